@@ -26,16 +26,6 @@ Result<std::optional<int64_t>> count_of(const JsonView& view, std::string_view k
   return view.optional_int(key, 1, kMostCount);
 }
 
-// A count of elements in the third stage.
-struct Stage3Key {
-  std::string_view key;
-  bool may_be_of_hidden_size;
-};
-constexpr std::array kStage3Keys{
-    Stage3Key{"sub_group_size", false}, Stage3Key{"stage3_prefetch_bucket_size", true},
-    Stage3Key{"stage3_param_persistence_threshold", true},
-    Stage3Key{"stage3_max_live_parameters", false}, Stage3Key{"stage3_max_reuse_distance", false}};
-
 // A count that "auto" leaves to the model's hidden size.
 Result<std::optional<int64_t>> elements_of(const JsonView& view, std::string_view key,
                                            bool may_be_of_hidden_size, int64_t least) {
@@ -78,11 +68,9 @@ Result<void> check_stage3(const JsonView& zero) {
 
 Result<void> read_stage3(const JsonView& zero, TrainingSetup& setup) {
   HEADROOM_TRY(check_stage3(zero));
-  for (const Stage3Key& entry : kStage3Keys) {
-    const int64_t least = entry.key == "sub_group_size" ? 1 : 0;
-    HEADROOM_ASSIGN(const auto count,
-                    elements_of(zero, entry.key, entry.may_be_of_hidden_size, least));
-    if (count) setup.stage3.emplace_back(entry.key, *count);
+  for (size_t i = 0; i < kStage3Counts.size(); ++i) {
+    const Stage3Count& count = kStage3Counts[i];
+    HEADROOM_ASSIGN(setup.stage3[i], elements_of(zero, count.key, count.takes_auto(), count.least));
   }
   return {};
 }
@@ -212,8 +200,8 @@ std::string deepspeed_json(const TrainingSetup& setup) {
           .set("reduce_scatter", true);
   if (setup.offloads_optimizer.value_or(false)) zero.set("offload_optimizer", offload_json());
   if (setup.offloads_parameters.value_or(false)) zero.set("offload_param", offload_json());
-  if (is_third) {
-    for (const auto& [key, elements] : setup.stage3) zero.set(key, elements_json(elements));
+  for (size_t i = 0; is_third && i < kStage3Counts.size(); ++i) {
+    if (setup.stage3[i]) zero.set(kStage3Counts[i].key, elements_json(*setup.stage3[i]));
   }
   Json root = Json::object()
                   .set("train_batch_size", batch * accumulation * setup.ranks)

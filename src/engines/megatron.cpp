@@ -107,6 +107,11 @@ Result<void> read_sizes(ShellArguments& in, MegatronArguments& a) {
 Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   a.qk_layernorm = in.is_on("qk-layernorm");
   if (!in.is_on("multi-latent-attention")) return {};
+  if (a.rotary_percent != 1) {
+    return Error{ErrorCode::bad_input,
+                 "--rotary-percent below 1 with --multi-latent-attention is not modelled",
+                 in.file(), "1.0 is: --qk-pos-emb-head-dim says how much is turned"};
+  }
   a.kv_lora_rank = 32;
   HEADROOM_TRY(in.take("q-lora-rank", a.q_lora_rank));
   HEADROOM_TRY(in.take("kv-lora-rank", a.kv_lora_rank));
@@ -117,17 +122,21 @@ Result<void> read_latent_attention(ShellArguments& in, MegatronArguments& a) {
   return {};
 }
 
-// By Transformer Engine's kernel, or by plain operators, which leave what is not turned as it is.
+// By Transformer Engine's kernel, or by plain operators.
 Result<void> read_rotation(ShellArguments& in, MegatronArguments& a) {
   a.fused_rotary = !in.is_on("no-rope-fusion");
-  if (a.fused_rotary || !a.rotary) return {};
-  a.interleaved_rotary = in.is_on("rotary-interleaved");
-  HEADROOM_ASSIGN(const auto percent, in.words("rotary-percent"));
-  if (!percent || text::parse_number<double>(*percent) == 1.0) return {};
-  return Error{
-      ErrorCode::bad_input,
-      "--rotary-percent " + percent->substr(0, 60) + " with --no-rope-fusion is not modelled",
-      in.file(), "1.0 is, or the fused rotation"};
+  if (!a.rotary) return {};
+  if (!a.fused_rotary) a.interleaved_rotary = in.is_on("rotary-interleaved");
+  HEADROOM_ASSIGN(const auto words, in.words("rotary-percent"));
+  if (!words) return {};
+  const auto share = text::parse_number<double>(*words);
+  if (!share || !(*share > 0) || *share > 1) {
+    return Error{ErrorCode::bad_input,
+                 "--rotary-percent " + words->substr(0, 60) + " is no share of a head", in.file(),
+                 "above 0, up to 1: 0.5 turns half of its columns"};
+  }
+  a.rotary_percent = *share;
+  return {};
 }
 
 // Transformer Engine's modules, or Megatron-LM's own, whose softmax has a kernel where it can.
@@ -185,6 +194,7 @@ Result<void> read_activation(ShellArguments& in, MegatronArguments& a) {
   const bool no_gelu = in.is_on("no-bias-gelu-fusion");
   const bool no_swiglu = in.is_on("no-bias-swiglu-fusion");
   a.fused_activation = !(a.swiglu ? no_swiglu : no_gelu);
+  a.fused_dropout_add = !in.is_on("no-bias-dropout-fusion");
   if (a.experts == 0 || !a.swiglu || !no_swiglu) return {};
   return Error{ErrorCode::bad_input, "--no-bias-swiglu-fusion with --num-experts is not modelled",
                in.file(), "leave it out to see the rest"};

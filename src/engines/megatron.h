@@ -42,6 +42,7 @@ struct MegatronArguments {
   bool qkv_bias = false;  // beside the linear ones
   bool tied = true;
   bool rotary = false;
+  double rotary_percent = 1;  // of a head's columns, as a share of them
   // Multi-latent attention (--multi-latent-attention); kv_lora_rank 0: there is none.
   int64_t q_lora_rank = 0;  // 0: queries come from the hidden states
   int64_t kv_lora_rank = 0;
@@ -68,9 +69,10 @@ struct MegatronArguments {
   bool fused_softmax = true;    //   no --no-masked-softmax-fusion
   bool scaled_softmax = false;  //   --apply-query-key-layer-scaling
   bool softmax_in_float32 = false;
-  bool fused_activation = true;  // of the MLP, with the bias before it
-  bool fused_loss = false;       // --cross-entropy-loss-fusion, native
-  std::string type = "fp32";     // bf16, fp16, fp32
+  bool fused_activation = true;   // of the MLP, with the bias before it
+  bool fused_dropout_add = true;  // of a branch's end: its bias, dropout and the residual
+  bool fused_loss = false;        // --cross-entropy-loss-fusion, native
+  std::string type = "fp32";      // bf16, fp16, fp32
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;
   int64_t tensor_ranks = 1;

@@ -26,7 +26,6 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "use-grouped-gemm-for-shared-expert",
     "mla-down-proj-fusion",
     "mtp-num-layers",
-    "no-bias-dropout-fusion",
     "optimizer-cpu-offload",
     "overlap-moe-expert-parallel-comm",
     "quick-geglu",

@@ -71,6 +71,7 @@ void add_positions(const MegatronArguments& a, Array& to) {
   to.add("max-position-embeddings", is_learned ? a.positions : a.longest > 0 ? a.longest : needed);
   to.flag("no-rope-fusion", !a.fused_rotary);
   to.flag("rotary-interleaved", a.interleaved_rotary);
+  if (a.rotary_percent != 1) to.add("rotary-percent", a.rotary_percent);
 }
 
 void add_latent_attention(const MegatronArguments& a, Array& to) {
@@ -149,6 +150,7 @@ void add_modules(const MegatronArguments& a, Array& to) {
   to.flag("apply-query-key-layer-scaling", a.scaled_softmax);
   to.flag("attention-softmax-in-fp32", a.softmax_in_float32);
   to.flag(a.swiglu ? "no-bias-swiglu-fusion" : "no-bias-gelu-fusion", !a.fused_activation);
+  to.flag("no-bias-dropout-fusion", !a.fused_dropout_add);
   to.flag("cross-entropy-loss-fusion", a.fused_loss);
 }
 

@@ -43,6 +43,7 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
        kModel + "--transformer-impl local --no-masked-softmax-fusion --attention-softmax-in-fp32 "
                 "--apply-query-key-layer-scaling --no-bias-gelu-fusion",
        kModel + "--position-embedding-type rope --no-rope-fusion --rotary-interleaved --swiglu "
+                "--rotary-percent 0.25 --no-bias-dropout-fusion "
                 "--no-bias-swiglu-fusion --cross-entropy-loss-fusion",
        kModel + "--num-experts 8 --moe-shared-expert-intermediate-size 48 "
                 "--moe-shared-expert-gate --no-bias-gelu-fusion",

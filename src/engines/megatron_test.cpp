@@ -131,6 +131,23 @@ TEST(MegatronArguments, FusionsAreThoseOfWhatThereIs) {
   const MegatronArguments a = small_with(rope + "--rotary-interleaved --no-rope-fusion");
   EXPECT_TRUE(!a.fused_rotary && a.interleaved_rotary);
   EXPECT_FALSE(small_with(rope + "--no-rope-fusion --rotary-percent 1.0").fused_rotary);
+  EXPECT_FALSE(small_with("--no-bias-dropout-fusion").fused_dropout_add);
+}
+
+TEST(MegatronArguments, APartOfAHeadIsTurned) {
+  const std::string rope = "--position-embedding-type rope ";
+  EXPECT_EQ(small_with(rope).rotary_percent, 1);
+  EXPECT_EQ(small_with(rope + "--rotary-percent 0.5").rotary_percent, 0.5);
+  EXPECT_EQ(small_with(rope + "--no-rope-fusion --rotary-percent 0.25").rotary_percent, 0.25);
+  // Nothing is turned, so it is no matter.
+  EXPECT_EQ(small_with("--rotary-percent 0.5").rotary_percent, 1);
+  for (const char* const wrong : {"0", "1.5", "half"}) {
+    const auto a =
+        read_megatron_arguments(std::string(kSmall) + rope + "--rotary-percent " + wrong, "run.sh");
+    EXPECT_FALSE(a) << wrong;
+  }
+  EXPECT_FALSE(read_megatron_arguments(
+      std::string(kSmall) + rope + "--multi-latent-attention --rotary-percent 0.5", "run.sh"));
 }
 
 std::string message_of(std::string_view content) {
@@ -185,9 +202,6 @@ TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
             "--transformer-impl inference_optimized is not modelled");
   EXPECT_EQ(message_of(model + "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
             "--cross-entropy-fusion-impl te is not modelled");
-  EXPECT_EQ(message_of(model + "--position-embedding-type rope --no-rope-fusion "
-                               "--rotary-percent 0.5"),
-            "--rotary-percent 0.5 with --no-rope-fusion is not modelled");
   EXPECT_EQ(message_of(model + "--num-experts 8 --swiglu --no-bias-swiglu-fusion"),
             "--no-bias-swiglu-fusion with --num-experts is not modelled");
   EXPECT_EQ(message_of(model + "--num-experts 8 --moe-shared-expert-overlap"),

@@ -259,6 +259,19 @@ Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSe
   return {};
 }
 
+// accelerator_config: whether gradients are reduced behind each micro-batch.
+Result<void> read_accumulation(const Values& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
+  const Json* value = in.find("accelerator_config");
+  if (value == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
+  const JsonView view = JsonView::at(read, in.view().place() + "/accelerator_config");
+  HEADROOM_ASSIGN(const auto kwargs, view.optional_object("gradient_accumulation_kwargs"));
+  if (!kwargs) return {};
+  HEADROOM_ASSIGN(setup.syncs_each_batch, kwargs->optional_bool("sync_each_batch"));
+  return {};
+}
+
 // What its file leaves to the Trainer ("auto") has the Trainer's own.
 Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
                                TrainingSetup& setup) {
@@ -386,6 +399,7 @@ Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_n
   HEADROOM_TRY(read_model(in, setup));
   HEADROOM_TRY(read_launcher(in, setup));
   HEADROOM_TRY(read_fsdp(in, read_named, setup));
+  HEADROOM_TRY(read_accumulation(in, read_named, setup));
   HEADROOM_TRY(read_deepspeed_of(in, read_named, setup));
   HEADROOM_TRY(read_ddp(in, setup));
   return setup;

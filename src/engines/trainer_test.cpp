@@ -120,11 +120,20 @@ TEST(Trainer, DeepSpeedsThirdStageAndItsOffload) {
           "stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e8,
           "offload_optimizer": {"device": "cpu"}}})");
   EXPECT_EQ(setup.sharing, Sharing::zero3);
-  EXPECT_EQ(setup.stage3, (std::vector<std::pair<std::string, int64_t>>{
-                              {"stage3_prefetch_bucket_size", kOfHiddenSize},
-                              {"stage3_max_live_parameters", 100'000'000}}));
+  EXPECT_EQ(setup.stage3,
+            (Stage3Said{std::nullopt, kOfHiddenSize, std::nullopt, 100'000'000, std::nullopt}));
   EXPECT_EQ(setup.offloads_optimizer, true);
   EXPECT_EQ(setup.offloads_parameters, std::nullopt);
+}
+
+// Where nobody says so, accelerate's loop does not.
+TEST(Trainer, GradientsMayBeReducedBehindEachMicroBatch) {
+  const std::string sharded = "output_dir: o\nfsdp: full_shard\n";
+  EXPECT_FALSE(read(sharded)->syncs_each_batch);
+  const auto setup = *read(sharded +
+                           "accelerator_config:\n  gradient_accumulation_kwargs:\n"
+                           "    sync_each_batch: true\n");
+  EXPECT_EQ(setup.syncs_each_batch, true);
 }
 
 TEST(Trainer, WhatIsNotModelledIsNamed) {

@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "engines/stage3_counts.h"
 
 namespace headroom::engines {
 
@@ -26,9 +27,6 @@ enum class Half : uint8_t { none, bf16, fp16 };
 enum class Tuning : uint8_t { full, lora, qlora };
 
 inline constexpr int64_t kMostDevices = 65'536;
-// Of a count of elements in DeepSpeed's file: left to HF's Trainer or accelerate ("auto"), which
-// take it from the model's hidden size.
-inline constexpr int64_t kOfHiddenSize = -1;
 
 struct TrainingSetup {
   std::optional<Sharing> sharing;
@@ -47,13 +45,12 @@ struct TrainingSetup {
   std::optional<int64_t> checkpoints_every;    // so many layers one
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
+  std::optional<bool> syncs_each_batch;  // of accelerate's loop: gradients of FSDP are reduced so
   std::optional<double> clip;
   std::optional<int64_t> reduce_bucket_size;  // elements, or kOfHiddenSize
-  // Of ZeRO's third stage, by DeepSpeed's keys, in their order (deepspeed.h): elements, or
-  // kOfHiddenSize. What is not there the file does not say.
-  std::vector<std::pair<std::string, int64_t>> stage3;
-  std::optional<bool> offloads_optimizer;   // to the CPU, by DeepSpeed
-  std::optional<bool> offloads_parameters;  // so too; or FSDP's shares, their states with them
+  Stage3Said stage3{};                        // of ZeRO's third stage
+  std::optional<bool> offloads_optimizer;     // to the CPU, by DeepSpeed
+  std::optional<bool> offloads_parameters;    // so too; or FSDP's shares, their states with them
   std::optional<bool> overlap_comm;
   std::optional<int64_t> bucket_cap_mb;       // DistributedDataParallel's
   std::optional<bool> finds_unused;           // its look for unused parameters

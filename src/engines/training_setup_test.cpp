@@ -132,11 +132,7 @@ TEST(DeepSpeed, TheThirdStageReadsBack) {
   setup.ranks = 8;
   setup.weights = Half::bf16;
   setup.reduce_bucket_size = kOfHiddenSize;
-  setup.stage3 = {{"sub_group_size", 1'000'000'000},
-                  {"stage3_prefetch_bucket_size", 0},
-                  {"stage3_param_persistence_threshold", kOfHiddenSize},
-                  {"stage3_max_live_parameters", 1},
-                  {"stage3_max_reuse_distance", 2}};
+  setup.stage3 = {1'000'000'000, 0, kOfHiddenSize, 1, 2};
   setup.offloads_optimizer = true;
   setup.offloads_parameters = true;
   const auto read = from_deepspeed(deepspeed_json(setup));

@@ -201,6 +201,19 @@ struct StageFigures {
   double micro_batch_seconds = 0;  // of it, for each micro-batch
 };
 
+// A change to a pipeline as a whole; every stage of it, and the step's time, as predicted with it.
+struct PipelineMove {
+  std::string name;   // "stage-boundaries": stable, for programs
+  std::string title;  // for people
+  std::string how;    // what to give the engine
+  std::string cost;
+  Bytes saves;                    // of what the fullest stage shows of its device
+  Interval device_used;           // of the fullest stage with it
+  Verdict verdict = Verdict::no;  // of the stage that fits least
+  std::vector<StageFigures> stages;
+  std::optional<StepTime> time;
+};
+
 struct FitAnswer {
   std::string model;  // as asked for, or the id from its files
   int64_t parameter_count = 0;
@@ -217,7 +230,8 @@ struct FitAnswer {
   std::vector<Remedy> remedies;  // best first
   // Of a pipeline, in its order; what else the answer says is of the one that needs most.
   std::vector<StageFigures> stages;
-  Timeline timeline;  // empty when not asked for
+  std::vector<PipelineMove> moves;  // between its stages, what saves most first
+  Timeline timeline;                // empty when not asked for
   std::vector<Emitted> emitted;
   std::optional<RunCost> cost;           // where a price was given, and there is a time
   std::vector<std::string> notes;        // what the question means for this model

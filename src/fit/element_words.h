@@ -8,9 +8,10 @@
 
 namespace headroom::fit {
 
-// From none on.
-Result<void> set_elements(std::string_view name, std::string_view words, int64_t& field);
+Result<void> set_elements(std::string_view name, std::string_view words, int64_t least,
+                          int64_t& field);
 // The same, or "auto": kOfHiddenSize.
-Result<void> set_elements_or_auto(std::string_view name, std::string_view words, int64_t& field);
+Result<void> set_elements_or_auto(std::string_view name, std::string_view words, int64_t least,
+                                  int64_t& field);
 
 }  // namespace headroom::fit

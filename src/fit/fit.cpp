@@ -9,6 +9,7 @@
 #include "fit/explain.h"
 #include "fit/idle_settings.h"
 #include "fit/measured/correction.h"
+#include "fit/megatron/moves.h"
 #include "fit/megatron/question.h"
 #include "fit/prediction.h"
 #include "fit/scenario/errors.h"
@@ -124,8 +125,7 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none) return;
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  if (!is_fsdp) {
+  if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "
         "this method was at hand");
@@ -316,6 +316,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_TRY(add_time(scenario, detail.trace, timer, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
+    if (answer.stages.size() > 1) answer.moves = pipeline_moves(scenario, timer, answer.stages);
   }
   if (question.timeline) answer.timeline = timeline_of(detail);
   if (!question.events.empty()) {

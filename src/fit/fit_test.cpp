@@ -579,5 +579,62 @@ TEST(Fit, BatchesAreFoundForAsManyRemediesAsAskedFor) {
   }
 }
 
+// As accelerate accumulates, every rank has whole gradients until the last micro-batch; a remedy
+// says how to have shares alone.
+TEST(Fit, AccumulationUnderFsdpMayHoldWholeGradients) {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "h100-sxm-80gb";
+  for (const char* const method : {"fsdp1:8", "fsdp2:8"}) {
+    for (const auto& [name, words] : {std::pair{"method", method},
+                                      {"grad-accum", "4"},
+                                      {"checkpointing", "full"},
+                                      {"sync-each-batch", "false"}}) {
+      ASSERT_TRUE(question.set(name, words)) << name;
+    }
+    const auto whole = answer(question);
+    ASSERT_TRUE(whole) << whole.error().to_string();
+    const auto remedy = std::ranges::find(whole->remedies, "sync-each-batch", &Remedy::name);
+    ASSERT_NE(remedy, whole->remedies.end()) << method;
+    ASSERT_TRUE(question.set("sync-each-batch", "true"));
+    const auto shares = answer(question);
+    ASSERT_TRUE(shares);
+    EXPECT_EQ(remedy->peak_allocated, shares->memory.peak_allocated);
+    const double more =
+        static_cast<double>((whole->memory.peak_allocated - shares->memory.peak_allocated).count);
+    // Seven eighths of gradients in 16 bits; another layer may be the fullest moment.
+    EXPECT_NEAR(more / static_cast<double>(2 * whole->parameter_count), 0.875, 0.13) << method;
+  }
+  // With one micro-batch there is nothing to add up.
+  ASSERT_TRUE(question.set("grad-accum", "1"));
+  EXPECT_EQ(setting_of(answer(question)->settings, "sync-each-batch"), "");
+}
+
+// FSDP1's shares on the host: what is clipped is there, and what adds up is whole on the device.
+TEST(Fit, SharesOnTheHostAreClippedAndAccumulateWhole) {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "rtx-4090";
+  for (const auto& [name, words] :
+       {std::pair{"method", "fsdp1:8"}, {"offload", "parameters"}, {"checkpointing", "full"}}) {
+    ASSERT_TRUE(question.set(name, words)) << name;
+  }
+  const auto plain = answer(question);
+  ASSERT_TRUE(plain) << plain.error().to_string();
+  ASSERT_TRUE(question.set("clip", "1"));
+  const auto clipped = answer(question);
+  ASSERT_TRUE(clipped) << clipped.error().to_string();
+  EXPECT_EQ(clipped->memory.peak_allocated, plain->memory.peak_allocated);
+  ASSERT_TRUE(question.set("grad-accum", "4"));
+  const auto refused = answer(question);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().hint.find("--sync-each-batch false"), std::string::npos);
+  ASSERT_TRUE(question.set("sync-each-batch", "false"));
+  const auto added_up = answer(question);
+  ASSERT_TRUE(added_up) << added_up.error().to_string();
+  EXPECT_GT(added_up->memory.peak_allocated.count,
+            plain->memory.peak_allocated.count + plain->parameter_count);
+}
+
 }  // namespace
 }  // namespace headroom::fit

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "fit/stage3_flags.h"
+
 namespace headroom::fit {
 
 namespace {
@@ -38,6 +40,9 @@ constexpr std::array kRules{
     IdleRule{"find-unused-parameters", has_no_buckets, kNoBuckets},
     IdleRule{"reduce-dtype", [](const FitQuestion& q) { return q.division != Division::fsdp2; },
              "it belongs to --method fsdp2:N"},
+    IdleRule{"sync-each-batch",
+             [](const FitQuestion& q) { return !is_fsdp(q.division) || q.grad_accum == 1; },
+             "it belongs to accumulation under --method fsdp1:N and fsdp2:N"},
     IdleRule{"reduce-bucket-size", is_no_zero, kNoZero},
     IdleRule{"overlap-comm", is_no_zero, kNoZero},
     IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },
@@ -68,9 +73,9 @@ std::vector<std::string> idle_settings(const FitQuestion& question) {
     if (!question.given.contains(rule.flag) || !rule.is_idle(question)) continue;
     sentences.push_back("--" + std::string(rule.flag) + " changes nothing here: " + rule.why);
   }
-  for (const Stage3Count& one : kStage3Counts) {
-    if (!question.given.contains(one.flag) || !is_no_stage_3(question)) continue;
-    sentences.push_back("--" + std::string(one.flag) + " changes nothing here: " + kNoStage3);
+  for (const Stage3Flag& flag : kStage3Flags) {
+    if (!question.given.contains(flag.name()) || !is_no_stage_3(question)) continue;
+    sentences.push_back("--" + std::string(flag.name()) + " changes nothing here: " + kNoStage3);
   }
   return sentences;
 }

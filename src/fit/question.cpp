@@ -11,6 +11,7 @@
 #include "fit/expert_imbalance.h"
 #include "fit/search/method_words.h"
 #include "fit/search/network.h"
+#include "fit/stage3_flags.h"
 #include "fit/words.h"
 #include "text/parse_number.h"
 
@@ -242,8 +243,25 @@ struct Field {
   Setter set;
 };
 
+Result<void> set_stage3(size_t i, std::string_view words, int64_t& field) {
+  const engines::Stage3Count& count = engines::kStage3Counts[i];
+  const std::string_view flag = kStage3Flags[i].name();
+  return count.takes_auto() ? set_elements_or_auto(flag, words, count.least, field)
+                            : set_elements(flag, words, count.least, field);
+}
+
+template <engines::Stage3 kCount>
+constexpr Field stage3_field() {
+  constexpr auto kPlace = static_cast<size_t>(kCount);
+  return {{kStage3Flags[kPlace].name(), "N", engines::kStage3Counts[kPlace].meaning},
+          [](FitQuestion& q, std::string_view w) {
+            constexpr auto kIndex = static_cast<size_t>(kCount);
+            return set_stage3(kIndex, w, q.stage3[kIndex]);
+          }};
+}
+
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 52> kFields{{
+constexpr std::array<Field, 53> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -289,12 +307,17 @@ constexpr std::array<Field, 52> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("reduce-dtype", w, kDtypes, q.reduce_dtype.emplace());
      }},
+    {{"sync-each-batch", "BOOL",
+      "with fsdp1 and fsdp2 and --grad-accum, false: gradients are whole on every rank until the "
+      "last micro-batch, as accelerate and HF's Trainer have it (no_sync); true: each is reduced"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("sync-each-batch", w, kSwitches, q.sync_each_batch.emplace());
+     }},
     {{"reduce-bucket-size", "N",
       "with zero1, zero2 and zero3, elements of gradients that are reduced together; auto: as HF's "
       "Trainer has it, the square of the hidden size"},
      [](FitQuestion& q, std::string_view w) {
-       return w == "0" ? refuse("reduce-bucket-size", w, "1 or more, or auto")
-                       : set_elements_or_auto("reduce-bucket-size", w, q.reduce_bucket_size);
+       return set_elements_or_auto("reduce-bucket-size", w, 1, q.reduce_bucket_size);
      }},
     {{"overlap-comm", "BOOL",
       "with zero1 and zero2, true: two buckets by turns; with zero3 (there true), gathers and "
@@ -302,32 +325,11 @@ constexpr std::array<Field, 52> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("overlap-comm", w, kSwitches, q.overlap_comm.emplace());
      }},
-    {{"sub-group-size", "N", "with zero3, elements that the optimizer steps together"},
-     [](FitQuestion& q, std::string_view w) {
-       return count("sub-group-size", w, 1'000'000'000'000, q.sub_group_size);
-     }},
-    {{"stage3-prefetch-bucket-size", "N",
-      "with zero3, elements that are gathered ahead; 0: none; auto: 0.9 times that square"},
-     [](FitQuestion& q, std::string_view w) {
-       return set_elements_or_auto("stage3-prefetch-bucket-size", w, q.stage3_prefetch_bucket_size);
-     }},
-    {{"stage3-param-persistence-threshold", "N",
-      "with zero3, elements up to which a parameter stays whole through the step; auto: 10 times "
-      "the hidden size"},
-     [](FitQuestion& q, std::string_view w) {
-       return set_elements_or_auto("stage3-param-persistence-threshold", w,
-                                   q.stage3_param_persistence_threshold);
-     }},
-    {{"stage3-max-live-parameters", "N",
-      "with zero3, gathered elements from which on nothing is gathered ahead"},
-     [](FitQuestion& q, std::string_view w) {
-       return set_elements("stage3-max-live-parameters", w, q.stage3_max_live_parameters);
-     }},
-    {{"stage3-max-reuse-distance", "N",
-      "with zero3, elements until its next use within which a parameter is kept"},
-     [](FitQuestion& q, std::string_view w) {
-       return set_elements("stage3-max-reuse-distance", w, q.stage3_max_reuse_distance);
-     }},
+    stage3_field<engines::Stage3::sub_group_size>(),
+    stage3_field<engines::Stage3::prefetch_bucket_size>(),
+    stage3_field<engines::Stage3::param_persistence_threshold>(),
+    stage3_field<engines::Stage3::max_live_parameters>(),
+    stage3_field<engines::Stage3::max_reuse_distance>(),
     {{"lora-rank", "N", "rank of the adapters"},
      [](FitQuestion& q, std::string_view w) { return count("lora-rank", w, 65'536, q.lora_rank); }},
     {{"lora-targets", "NAMES", "modules with adapters: q_proj,v_proj or all-linear"},
@@ -540,12 +542,17 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.division == Division::fsdp2 && q.reduce_dtype) {
     add("reduce-dtype", word_of(kDtypes, *q.reduce_dtype));
   }
+  if (is_fsdp(q.division) && q.grad_accum > 1) {
+    add_switch("sync-each-batch", syncs_each_batch(q));
+  }
   if (is_zero(q.division)) {
     add("reduce-bucket-size", elements_words(q.reduce_bucket_size));
     add_switch("overlap-comm", overlaps_comm(q));
   }
   if (q.division == Division::zero3) {
-    for (const Stage3Count& one : kStage3Counts) add(one.flag, elements_words(q.*(one.field)));
+    for (size_t i = 0; i < kStage3Flags.size(); ++i) {
+      add(kStage3Flags[i].name(), elements_words(q.stage3[i]));
+    }
   }
   add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engines/stage3_counts.h"
 #include "fit/answer.h"
 #include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
@@ -87,9 +88,7 @@ enum class Kernels : uint8_t {
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
-// Of a count of elements in DeepSpeed's configuration: "auto", by which HF's Trainer and accelerate
-// take it from the model's hidden size.
-inline constexpr int64_t kOfHiddenSize = -1;
+using engines::kOfHiddenSize;
 
 struct Checkpointing {
   CheckpointingKind kind = CheckpointingKind::none;
@@ -118,15 +117,12 @@ struct FitQuestion {
   bool gradient_as_bucket_view = false;
   bool find_unused_parameters = false;
   std::optional<Dtype> reduce_dtype;  // fully_shard's MixedPrecisionPolicy; none: the gradients'
+  // Whether FSDP reduces gradients behind every micro-batch; none: as the loop has it.
+  std::optional<bool> sync_each_batch;
   // DeepSpeed's configuration.
   int64_t reduce_bucket_size = 500'000'000;  // elements, or kOfHiddenSize
   std::optional<bool> overlap_comm;          // none: what the stage has
-  // Of the third stage, in elements, the second and the third or kOfHiddenSize.
-  int64_t sub_group_size = 1'000'000'000;
-  int64_t stage3_prefetch_bucket_size = 50'000'000;
-  int64_t stage3_param_persistence_threshold = 100'000;
-  int64_t stage3_max_live_parameters = 1'000'000'000;
-  int64_t stage3_max_reuse_distance = 1'000'000'000;
+  engines::Stage3Elements stage3 = engines::kStage3Standard;
   int64_t lora_rank = 16;
   std::vector<std::string> lora_targets;  // empty: what peft takes for this architecture
   double lora_dropout = 0;
@@ -179,21 +175,8 @@ struct QuestionFlag {
 };
 [[nodiscard]] std::span<const QuestionFlag> question_flags();
 
-// A setting of ZeRO's third stage that counts elements, by its flag; DeepSpeed's file has the same
-// name with "_" for "-".
-struct Stage3Count {
-  std::string_view flag;
-  int64_t FitQuestion::*field;
-};
-// In words: a number, or "auto".
+// A count of elements in DeepSpeed's configuration, in words: a number, or "auto".
 [[nodiscard]] std::string elements_words(int64_t elements);
-inline constexpr std::array kStage3Counts{
-    Stage3Count{"sub-group-size", &FitQuestion::sub_group_size},
-    Stage3Count{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size},
-    Stage3Count{"stage3-param-persistence-threshold",
-                &FitQuestion::stage3_param_persistence_threshold},
-    Stage3Count{"stage3-max-live-parameters", &FitQuestion::stage3_max_live_parameters},
-    Stage3Count{"stage3-max-reuse-distance", &FitQuestion::stage3_max_reuse_distance}};
 
 // "lora": what is trained, as the words of --method begin.
 [[nodiscard]] std::string method_word(const FitQuestion& question);
@@ -213,6 +196,13 @@ inline constexpr std::array kStage3Counts{
 [[nodiscard]] inline bool overlaps_comm(const FitQuestion& question) {
   return question.overlap_comm.value_or(question.division == Division::zero3);
 }
+[[nodiscard]] inline bool is_fsdp(Division division) {
+  return division == Division::fsdp1 || division == Division::fsdp2;
+}
+// accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone.
+[[nodiscard]] inline bool syncs_each_batch(const FitQuestion& question) {
+  return question.sync_each_batch.value_or(!question.accelerate);
+}
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||
          question.offload == Offload::optimizer_and_parameters;
@@ -222,8 +212,8 @@ inline constexpr std::array kStage3Counts{
 }
 // Whether the optimizer's states, and so its steps, are the host's: FSDP's shares take them along.
 [[nodiscard]] inline bool steps_on_host(const FitQuestion& question) {
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  return offloads_optimizer(question) || (is_fsdp && offloads_parameters(question));
+  return offloads_optimizer(question) ||
+         (is_fsdp(question.division) && offloads_parameters(question));
 }
 // That take part in a step, and that each have sequences of their own.
 [[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {

@@ -129,6 +129,9 @@ Result<void> check(const MegatronStage& s) {
     if (m.head_norms) return wrong("latent attention has norms of its own");
     if (l.rotary_size % 2 != 0) return wrong("the rotary part of a head is odd");
   }
+  if (m.rotary_size < 0 || m.rotary_size > m.head_size || m.rotary_size % 2 != 0) {
+    return wrong("the part of a head that is turned is odd, or more than there is");
+  }
   if (m.decoder_layers > 0) {
     if (m.head_norms) return wrong("norms of heads beside an encoder are not modelled");
     HEADROOM_TRY(check_encoder_and_decoder(s));
@@ -199,7 +202,7 @@ class Chunk {
                 ? megatron_embedding(g, sizes_, words_, places_, types_ ? &*types_ : nullptr)
                 : g.received("hidden_states", {sizes_.hidden_rows(), stage.micro_batch, m.hidden});
     const Var angles = m.rotary && m.latent.key_rank == 0
-                           ? g.full({sizes_.local_sequence, 1, 1, m.head_size}, DType::f32)
+                           ? g.full({sizes_.local_sequence, 1, 1, m.turned_columns()}, DType::f32)
                            : Var();
     context.angles = angles;
     context.gathered = shared.gathered;

@@ -56,6 +56,7 @@ struct MegatronModel {
   bool rotary = false;
   bool plain_rotary = false;        // turned by plain operators (--no-rope-fusion)
   bool interleaved_rotary = false;  // of those: by pairs that lie side by side
+  int64_t rotary_size = 0;          // columns of a head that are turned; 0: all
   bool rms_norm = false;
   bool gated = false;  // SwiGLU instead of GELU
   bool linear_bias = true;
@@ -68,22 +69,26 @@ struct MegatronModel {
   // A mixture of experts in the place of every MLP; none where there are no experts.
   int64_t experts = 0;
   int64_t experts_per_token = 1;
-  int64_t expert_inner = 0;       // one expert's width
-  int64_t shared_inner = 0;       // width of the expert that every token goes to; 0: none
-  bool shared_gate = false;       // which a gate weighs (--moe-shared-expert-gate)
-  bool grouped_experts = false;   // their products run at once (--moe-grouped-gemm)
-  double expert_share = 1;        // of what even routing would give this rank's experts
-  bool deterministic = false;     // --deterministic-mode
-  bool local = false;             // Megatron-LM's own modules (--transformer-impl local), their
-  bool fused_softmax = true;      //   softmax with a kernel of its own,
-  bool wide_softmax = false;      //   else in float32 (--attention-softmax-in-fp32),
-  bool scaled_softmax = false;    //   scaled by layers (--apply-query-key-layer-scaling)
-  bool compiled_loss = false;     // --cross-entropy-loss-fusion, native
-  bool plain_activation = false;  // of an MLP (--no-bias-gelu-fusion, --no-bias-swiglu-fusion)
+  int64_t expert_inner = 0;        // one expert's width
+  int64_t shared_inner = 0;        // width of the expert that every token goes to; 0: none
+  bool shared_gate = false;        // which a gate weighs (--moe-shared-expert-gate)
+  bool grouped_experts = false;    // their products run at once (--moe-grouped-gemm)
+  double expert_share = 1;         // of what even routing would give this rank's experts
+  bool deterministic = false;      // --deterministic-mode
+  bool local = false;              // Megatron-LM's own modules (--transformer-impl local), their
+  bool fused_softmax = true;       //   softmax with a kernel of its own,
+  bool wide_softmax = false;       //   else in float32 (--attention-softmax-in-fp32),
+  bool scaled_softmax = false;     //   scaled by layers (--apply-query-key-layer-scaling)
+  bool compiled_loss = false;      // --cross-entropy-loss-fusion, native
+  bool plain_activation = false;   // of an MLP (--no-bias-gelu-fusion, --no-bias-swiglu-fusion)
+  bool plain_dropout_add = false;  // behind a branch (--no-bias-dropout-fusion)
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   MegatronAttention attention = MegatronAttention::automatic;
   bool operator==(const MegatronModel&) const = default;
+
+  // Columns of a head, or of its part that positions turn.
+  [[nodiscard]] int64_t turned_columns() const { return rotary_size > 0 ? rotary_size : head_size; }
 };
 
 // The rank that is looked at, and how the whole is divided.

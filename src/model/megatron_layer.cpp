@@ -73,7 +73,12 @@ Var MegatronSelfAttention::normed(GraphBuilder& g, const Var& heads, const Megat
 Var MegatronSelfAttention::turned(GraphBuilder& g, Var x, const Var& angles) const {
   const MegatronModel& m = sizes_.stage.model;
   if (!m.plain_rotary) return g.apply(OpKind::te_rotary, {std::move(x), angles});
-  const int64_t size = m.head_size;
+  const int64_t size = m.turned_columns();
+  Var rest;
+  if (size < m.head_size) {
+    rest = g.slice(x, 3, size, m.head_size);
+    x = g.slice(std::move(x), 3, 0, size);
+  }
   const Var cosine = g.to_like(g.mul(g.cos(angles), 1.0), x);
   const Var sine = g.to_like(g.mul(g.sin(angles), 1.0), x);
   Var rotated;
@@ -86,7 +91,8 @@ Var MegatronSelfAttention::turned(GraphBuilder& g, Var x, const Var& angles) con
     rotated = g.cat(halves, 3);
   }
   x = g.add(g.mul(std::move(x), cosine), g.mul(std::move(rotated), sine));
-  const std::vector<Var> whole{x};  // beside nothing that is passed on
+  std::vector<Var> whole{x};
+  if (rest) whole.push_back(rest);
   return g.cat(whole, 3);
 }
 
@@ -221,8 +227,14 @@ Var MegatronLayer::run_mlp(GraphBuilder& g, const Var& input, const Var& gathere
 }
 
 Var MegatronLayer::add(GraphBuilder& g, Var x, const Var& its_bias, Var residual) const {
+  const MegatronModel& m = sizes_.stage.model;
+  if (m.plain_dropout_add) {
+    if (its_bias) x = g.add(std::move(x), its_bias);
+    x = g.dropout(std::move(x), m.hidden_dropout);
+    return g.add(std::move(residual), std::move(x));
+  }
   Attributes attributes;
-  attributes.number = sizes_.stage.model.hidden_dropout;
+  attributes.number = m.hidden_dropout;
   return g.apply(OpKind::bias_dropout_add, {std::move(x), its_bias, std::move(residual)},
                  std::move(attributes));
 }

@@ -104,7 +104,8 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   // _reset_flat_param_grad_info_if_needed: shares go where no parameter has a gradient any more.
-  void begin_forward(const MicroBatch&, Frame&) override {
+  void begin_forward(const MicroBatch& micro_batch, Frame&) override {
+    reduces_ = options_.sync_each_batch || micro_batch.is_last;
     for (const auto& unit : units_) {
       const bool is_used = std::ranges::any_of(
           unit->optimized, [](const OptimizedParameter& p) { return bool(p.tensor->grad); });
@@ -355,6 +356,7 @@ class Fsdp1 final : public ShardedMethod {
 
   void post_backward(Unit& unit) {
     unit.state = State::backward_post;
+    if (!reduces_) return keep_whole(unit);
     Tensor gradient = std::move(unit.whole->grad);
     unit.whole->grad = Tensor();
     if (!gradient) return;
@@ -378,7 +380,15 @@ class Fsdp1 final : public ShardedMethod {
     }
   }
 
+  // Under no_sync(): the next micro-batch's is added to it.
+  void keep_whole(Unit& unit) {
+    if (!unit.whole->grad) return;
+    recorder_.recategorize(unit.whole->grad, Category::gradient);
+    reshard(unit, true);
+  }
+
   std::vector<std::unique_ptr<Unit>> units_;
+  bool reduces_ = true;     // gradients, in this micro-batch's backward
   Frame* frame_ = nullptr;  // of the forward pass that runs or ran last
   std::vector<Unit*> order_;
   std::unordered_map<const op::Node*, Watch> watches_;

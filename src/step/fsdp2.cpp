@@ -23,6 +23,8 @@ struct ShardedParameter {
   Tensor shard;  // as the optimizer sees it
   Tensor whole;  // its storage comes and goes
   Tensor leaf;   // the parameter, a view of it
+  // Of micro-batches that were not reduced, in the type of reductions, where it is another.
+  Tensor added_up;
 };
 
 // What a unit's forward takes in place of an input, so that backward tells when it has run.
@@ -74,7 +76,9 @@ class Fsdp2 final : public ShardedMethod {
     return all;
   }
 
-  void begin_forward(const MicroBatch&, Frame&) override {}
+  void begin_forward(const MicroBatch& micro_batch, Frame&) override {
+    reduces_ = options_.sync_each_batch || micro_batch.is_last;
+  }
 
   void before_backward(op::Node& node) override {
     is_backward_ = true;
@@ -257,16 +261,37 @@ class Fsdp2 final : public ShardedMethod {
     int64_t share = 0;
     DType type{};
     for (ShardedParameter& parameter : unit.parameters) {
-      if (!parameter.leaf->grad) continue;
+      add_up(parameter);
+      const Tensor& gradient = parameter.added_up ? parameter.added_up : parameter.leaf->grad;
+      if (!gradient) continue;
       with_gradient.push_back(&parameter);
       share += parameter.share;
-      type = parameter.leaf->grad.dtype();
+      type = gradient.dtype();
     }
     let_go(unit);
     unit.gathered = Tensor();
+    if (!reduces_) return widen(with_gradient);
     if (reduced_) recorder_.await(reduction_);
     reduced_ = Tensor();
     if (!with_gradient.empty()) reduce(unit, with_gradient, share, options_.reduce.value_or(type));
+  }
+
+  // accumulate_unsharded_grad_if_needed
+  void add_up(ShardedParameter& parameter) {
+    if (!parameter.added_up || !parameter.leaf->grad) return;
+    op::add_inplace(eager_, parameter.added_up, parameter.leaf->grad);
+    parameter.leaf->grad = Tensor();
+  }
+
+  // to_accumulated_grad_if_needed
+  void widen(const std::vector<ShardedParameter*>& parameters) {
+    CategoryScope scope(recorder_, Category::gradient);
+    for (ShardedParameter* parameter : parameters) {
+      Tensor& gradient = parameter->leaf->grad;
+      if (!gradient || !options_.reduce || gradient.dtype() == *options_.reduce) continue;
+      parameter->added_up = op::to(eager_, gradient, *options_.reduce);
+      gradient = Tensor();
+    }
   }
 
   // foreach_reduce
@@ -277,7 +302,10 @@ class Fsdp2 final : public ShardedMethod {
       reduced_ = eager_.empty({share * options_.ranks}, type);
       eager_.kernel(op::OpKind::copy, 0, reduced_.bytes(), reduced_.bytes());
     }
-    for (ShardedParameter* parameter : with_gradient) parameter->leaf->grad = Tensor();
+    for (ShardedParameter* parameter : with_gradient) {
+      parameter->leaf->grad = Tensor();
+      parameter->added_up = Tensor();
+    }
     CategoryScope scope(recorder_, Category::gradient);
     Tensor output = reduced_share(unit, share, type, with_gradient.front()->type);
     for (ShardedParameter* parameter : with_gradient) {
@@ -325,6 +353,7 @@ class Fsdp2 final : public ShardedMethod {
   Tensor reduced_;          // the input of the latest reduction
   uint32_t reduction_ = 0;  // the collective that takes it
   bool is_backward_ = false;
+  bool reduces_ = true;  // gradients, in this micro-batch's backward
 };
 
 }  // namespace

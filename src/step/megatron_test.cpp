@@ -323,6 +323,33 @@ TEST(Megatron, ASharedExpertKeepsItsWidth) {
   EXPECT_EQ(parameters(of(kWidth, true, true)) - parameters(of(kWidth, false, true)), kHidden);
 }
 
+// fused_bias_dropout.py: by plain operators the same is kept, the dropout's mask.
+TEST(Megatron, PlainDropoutAndAdditionKeepTheSame) {
+  const auto trace = [](bool plain) {
+    MegatronStage stage = stage_with(2, 1, false);
+    stage.model.plain_dropout_add = plain;
+    return trace_of(stage, options_with({}));
+  };
+  const StepTrace fused = trace(false);
+  const StepTrace plain = trace(true);
+  EXPECT_EQ(plain.saved_bytes, fused.saved_bytes);
+  EXPECT_GT(plain.calls.size(), fused.calls.size());
+}
+
+// rope_utils.py: the cosines and sines, of queries and of keys, are as wide as what is turned.
+TEST(Megatron, APartOfAHeadIsTurnedByPlainOperators) {
+  const auto saved = [](int64_t columns) {
+    MegatronStage stage = stage_with(1, 1, false);
+    stage.model.positions = 0;
+    stage.model.rotary = stage.model.plain_rotary = true;
+    stage.model.rotary_size = columns;
+    return trace_of(stage, options_with({})).saved_bytes;
+  };
+  const int64_t size = stage_with(1, 1, false).model.head_size;
+  EXPECT_EQ(saved(0), saved(size));
+  EXPECT_EQ(saved(size) - saved(size / 2), 2 * 2 * kSequence * (size / 2) * 2);
+}
+
 // mlp.py: by plain operators the biased product is kept in the place of the product; of SwiGLU what
 // SiLU gave, too.
 TEST(Megatron, PlainActivationsKeepWhatTheirOperatorsNeed) {

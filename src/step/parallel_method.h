@@ -20,7 +20,7 @@
 
 namespace headroom::step {
 
-// Which of a step's micro-batches; gradients are reduced in the last one's backward.
+// Which of a step's micro-batches.
 struct MicroBatch {
   bool is_first = true;
   bool is_last = true;

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp import _flat_param, _runtime_utils
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -163,19 +163,54 @@ def shard_fully(model, classes, case):
     return model
 
 
+def whole_gradients(model, version):
+    """Bytes of the gradients that no reduction has taken."""
+    if version == 1:
+        handles = [module._handle for module in FullyShardedDataParallel.fsdp_modules(model) if module._handle]
+        tensors = [handle.flat_param.grad for handle in handles]
+    else:
+        groups = [module._get_fsdp_state()._fsdp_param_group for module in model.modules()
+                  if isinstance(module, FSDPModule)]
+        parameters = [parameter for group in groups if group for parameter in group.fsdp_params]
+        tensors = [parameter._unsharded_param.grad if parameter.unsharded_accumulated_grad is None
+                   else parameter.unsharded_accumulated_grad for parameter in parameters]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+
+
+def one_backward(model, config, log):
+    ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
+    log.phase = "forward"
+    loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+    log.phase = "backward"
+    loss.backward()
+
+
+def micro_batches(model, config, case, log):
+    """All but the last of a step's, their gradients whole or reduced."""
+    for _ in range(case.get("accumulation", 1) - 1):
+        if not case.get("no_sync"):
+            one_backward(model, config, log)
+            continue
+        if case["version"] == 1:
+            with model.no_sync():
+                one_backward(model, config, log)
+        else:
+            model.set_requires_gradient_sync(False)
+            one_backward(model, config, log)
+            model.set_requires_gradient_sync(True)
+        log.entries.append(["backward", "whole", whole_gradients(model, case["version"])])
+
+
 def run(case, log):
     dist.init_process_group("fake", rank=0, world_size=case["ranks"] * case.get("replicas", 1), store=FakeStore())
     with contextlib.ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
         model, config = wrapped_model(case)
-        ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
         log.entries = []
         log.keeps_reduced = "replicas" in case and "fsdp_compute" in case
         for _ in range(case["steps"]):
-            log.phase = "forward"
-            loss = model(input_ids=ids, labels=ids, use_cache=False).loss
-            log.phase = "backward"
-            loss.backward()
+            micro_batches(model, config, case, log)
+            one_backward(model, config, log)
             for parameter in model.parameters():
                 parameter.grad = None
         return log.entries

@@ -32,10 +32,20 @@ HYBRID = {
     "hybrid-2x3-bf16-of-float32": {"family": "llama", "ranks": 3, "replicas": 2, "checkpointing": "none",
                                    "fsdp_compute": "bf16"},
 }
+# Of a step of several micro-batches: whole gradients until the last, as accelerate has it, or each reduced.
+ACCUMULATED = {
+    f"{family}-{how}": {"family": family, "ranks": ranks, "checkpointing": checkpointing, "accumulation": 3,
+                        "no_sync": how == "no-sync"}
+    for family, ranks, checkpointing in (("llama", 2, "none"), ("gpt2", 4, "non_reentrant"))
+    for how in ("no-sync", "accumulated")
+}
+RUNS |= ACCUMULATED
 CASES = {f"{version}-{name}": {"version": version, **run}
          for version in (1, 2) for name, run in RUNS.items()}
 CASES |= {f"2-{name}": {"version": 2, **run} for name, run in HYBRID.items()}
 CASES["2-bf16-of-float32-reduced-in-it"] = {"version": 2, "fsdp_reduce": "fp32", **RUNS["bf16-of-float32"]}
+CASES["2-no-sync-reduced-in-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "accumulation": 3,
+                                         "no_sync": True}
 
 
 @functools.lru_cache
@@ -49,25 +59,40 @@ def real_logs():
     return dict(zip(CASES, json.loads(done.stdout)))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_gathers_and_reduces_what_fsdp_does(name):
-    case = CASES[name]
+def ours(case, log):
     words = {"fsdp": case["version"], "ranks": case["ranks"], "checkpointing": case["checkpointing"], "dtype": "bf16",
-             "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": "gathers"}
-    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas"):
+             "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": log,
+             "no_sync": int(case.get("no_sync", False))}
+    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation"):
         if key in case:
             words[key] = case[key]
     if "lora_rank" in case:
         words["lora_targets"] = ",".join(case["lora_targets"])
     if "fsdp_compute" in case:
         words["dtype"] = "f32"
-    ours = step_dump.run(step_dump.CONFIGS / f"{case['family']}.json", **words)
+    return step_dump.run(step_dump.CONFIGS / f"{case['family']}.json", **words)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gathers_and_reduces_what_fsdp_does(name):
+    case = CASES[name]
+    made = ours(case, "gathers")
     if "fsdp_compute" in case and "fsdp_reduce" not in case and "replicas" not in case:
         # Each share is cast to the shard's type, which the real log does not listen to.
-        casts = [i for i in range(1, len(ours)) if ours[i][1] == ours[i - 1][1] == "reduce"]
-        assert all(ours[i][2] == 2 * ours[i - 1][2] for i in casts) and len(casts) == 6
-        ours = [entry for i, entry in enumerate(ours) if i not in casts]
+        casts = [i for i in range(1, len(made)) if made[i][1] == made[i - 1][1] == "reduce"]
+        assert all(made[i][2] == 2 * made[i - 1][2] for i in casts) and len(casts) == 6
+        made = [entry for i, entry in enumerate(made) if i not in casts]
     if case["version"] == 2:
         names = {"gather": "alloc", "release": "free", "reduce": "reduce"}
-        ours = [[phase, names[kind], size] for phase, kind, size in ours]
-    assert ours == real_logs()[name]
+        made = [[phase, names[kind], size] for phase, kind, size in made]
+    assert made == [entry for entry in real_logs()[name] if entry[1] != "whole"]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.get("no_sync")])
+def test_gradients_are_whole_until_the_last_micro_batch(name):
+    real = [bytes_ for _, kind, bytes_ in real_logs()[name] if kind == "whole"]
+    held = [categories.get("gradient", 0) + categories.get("lm_head_gradient", 0)
+            for phase, categories in ours(CASES[name], "live") if phase == "backward"]
+    steps = 2
+    micro_batches = len(held) // steps
+    assert [bytes_ for i, bytes_ in enumerate(held) if (i + 1) % micro_batches] == real

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,26 @@ def test_accelerate_launch_takes_it(tmp_path):
     assert environment["FSDP_ACTIVATION_CHECKPOINTING"] == "true"
     assert environment["FSDP_RESHARD_AFTER_FORWARD"] == "true"
     assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+
+
+def test_accelerates_fsdp2_file_trains_on_two_processes(tmp_path):
+    """A tiny model, on the CPU, as the launcher's environment has it: sharded, and learning."""
+    launch = pytest.importorskip("accelerate.commands.launch")
+    from accelerate.utils.launch import prepare_multi_gpu_env
+    path = tmp_path / "accelerate.yaml"
+    emit("accelerate", path, "--method", "fsdp2:2")
+    script = str(Path(__file__).with_name("accelerate_training.py"))
+    arguments, _, _ = launch._validate_launch_command(
+        launch.launch_command_parser().parse_args(["--config_file", str(path), script]))
+    environment = {**os.environ, **prepare_multi_gpu_env(arguments), "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+                           str(arguments.num_processes), script],
+                          env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert (seen["version"], seen["among"], seen["whole"]) == (2, [2], 0)
+    assert seen["units"] > 2  # its layers, and the root
+    assert seen["losses"][-1] < seen["losses"][0]
 
 
 def test_accelerate_launch_takes_the_third_stage(tmp_path):

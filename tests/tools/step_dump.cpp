@@ -77,6 +77,7 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.reduce = headroom::op::parse_dtype(words["fsdp_reduce"]);
     fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
+    fsdp.sync_each_batch = words["no_sync"] != "1";
     return fsdp;
   }
   if (!words["ddp"].empty()) {

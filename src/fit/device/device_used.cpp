@@ -19,9 +19,17 @@ constexpr BeyondReplay kBeyondReplayOfRanks{0, 0.17, 0.90};
 constexpr BeyondReplay kBeyondReplayOfRanksAndFusedLoss{0, 0.14, 1.21};
 
 // NCCL's first communicator: 544 MB in a group of two, 688 MB in a larger one (NVIDIA/nccl issue
-// 964, four A100s with NVLink); 1.6 GB (issue 864). Nobody gives a least.
+// 964, four A100s with NVLink); 1.6 GB (issue 864). Each further one: about 0.5 GB (Fujii et al.,
+// arXiv 2411.06465), and 0.65 GiB of RCCL's (LUMI-AI-Guide, issue 111). Nobody gives a least.
 constexpr Interval kCommunicatorOfTwo{Bytes(0), Bytes(544'000'000), Bytes(1'600'000'000)};
 constexpr Interval kCommunicator{Bytes(0), Bytes(688'000'000), Bytes(1'600'000'000)};
+constexpr Interval kFurtherCommunicator{Bytes(0), Bytes(500'000'000), Bytes(698'000'000)};
+
+void add(const Interval& what, int64_t times, Interval& to) {
+  to.low += Bytes(times * what.low.count);
+  to.expected += Bytes(times * what.expected.count);
+  to.high += Bytes(times * what.high.count);
+}
 
 const BeyondReplay& beyond_replay(const AllocatorFigures& figures) {
   if (!figures.gathers) return figures.fused_loss ? kBeyondReplayOfFusedLoss : kBeyondReplay;
@@ -34,16 +42,25 @@ Bytes share_of(Bytes bytes, double share) {
 
 }  // namespace
 
+Communicators communicators_among(std::initializer_list<int64_t> groups) {
+  Communicators communicators;
+  for (const int64_t ranks : groups) {
+    if (ranks < 2) continue;
+    if (communicators.ranks == 1) {
+      communicators.ranks = ranks;
+    } else {
+      ++communicators.others;
+    }
+  }
+  return communicators;
+}
+
 Interval outside_allocator(const device::Device& device, const Communicators& communicators) {
   const device::BytesInterval& context = device.context.value;
   Interval outside{context.low, context.expected, context.high};
-  for (const int64_t ranks : {communicators.ranks, communicators.tensor_ranks}) {
-    if (ranks == 1) continue;
-    const Interval& communicator = ranks == 2 ? kCommunicatorOfTwo : kCommunicator;
-    outside.low += communicator.low;
-    outside.expected += communicator.expected;
-    outside.high += communicator.high;
-  }
+  if (communicators.ranks == 1) return outside;
+  add(communicators.ranks == 2 ? kCommunicatorOfTwo : kCommunicator, 1, outside);
+  add(kFurtherCommunicator, communicators.others, outside);
   return outside;
 }
 

@@ -16,16 +16,21 @@
 // intervals are that were derived without the model that they are held against.
 #pragma once
 
+#include <initializer_list>
+
 #include "device/device.h"
 #include "fit/answer.h"
 
 namespace headroom::fit {
 
-// How many ranks are in each of a process's groups; 1: there is none.
+// NCCL's communicators that a process is in.
 struct Communicators {
-  int64_t ranks = 1;         // among which the step is divided
-  int64_t tensor_ranks = 1;  // among which each product is
+  int64_t ranks = 1;   // in the first; 1: there is none
+  int64_t others = 0;  // besides
 };
+
+// Of groups of so many ranks, the one that is made first in front; one rank alone needs none.
+[[nodiscard]] Communicators communicators_among(std::initializer_list<int64_t> groups);
 
 // Of one training process, as its allocator was replayed.
 struct AllocatorFigures {

@@ -48,5 +48,19 @@ TEST(DeviceUsed, NearTheDevicesEndOnlyTheNeedIsCertain) {
   EXPECT_GT(used.high, kOffered);
 }
 
+// One alone needs no group; each one behind the first takes less than it.
+TEST(DeviceUsed, EachCommunicatorTakesItsOwn) {
+  const auto outside = [](std::initializer_list<int64_t> groups) {
+    return outside_allocator(some_device(), communicators_among(groups));
+  };
+  EXPECT_EQ(outside({1, 1}).expected, Bytes(500 * kMiB));
+  const Interval one = outside({1, 8});
+  const Interval three = outside({8, 2, 1, 4});
+  EXPECT_EQ((one.expected - outside({}).expected).count, 688'000'000);
+  EXPECT_EQ((three.expected - one.expected).count, 2 * 500'000'000);
+  EXPECT_LT((three.high - one.high).count, 2 * (one.high - outside({}).high).count);
+  EXPECT_EQ(three.low, one.low);
+}
+
 }  // namespace
 }  // namespace headroom::fit

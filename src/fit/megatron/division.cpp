@@ -32,7 +32,8 @@ std::vector<int64_t> divisors_of(int64_t number) {
 }
 
 bool divides_layer(const MegatronArguments& model, int64_t tensor) {
-  return model.heads % tensor == 0 && model.query_groups % tensor == 0 && model.ffn % tensor == 0;
+  return model.heads % tensor == 0 && model.query_groups % tensor == 0 && model.ffn % tensor == 0 &&
+         model.shared_expert_ffn % tensor == 0;
 }
 
 // Two parts of each sequence a rank, for causal attention to come out even; of that a part to each

@@ -65,8 +65,11 @@ void take_decoder(Reading& read, const model::DecoderSpec& spec) {
   a.attention_dropout = spec.attention_dropout;
   a.rotary = true;
   a.rms_norm = true;
-  read.in.require(spec.rotary_dims == spec.head_dim, "partial_rotary_factor",
-                  "a part of a head that is not rotated (--rotary-percent) is not modelled");
+  // int(kv_channels * rotary_percent), there.
+  a.rotary_percent = static_cast<double>(spec.rotary_dims) / static_cast<double>(spec.head_dim);
+  const double turned = a.rotary_percent * static_cast<double>(spec.head_dim);
+  read.in.require(static_cast<int64_t>(turned) == spec.rotary_dims, "partial_rotary_factor",
+                  "no --rotary-percent turns as much of a head");
 }
 
 void read_llama(Reading& read) {
@@ -183,7 +186,8 @@ void read_mixtral(Reading& read) {
   require_no_window(read, has_window ? read.in.size({"sliding_window"}, {}, model::kWindowMax) : 0);
 }
 
-void read_qwen3_moe(Reading& read) {
+// What Qwen's mixtures have in common.
+void read_qwen_moe(Reading& read) {
   model::MoeConfig config;
   config.read(read.in, read.options, {"num_experts"}, "moe_intermediate_size");
   take_experts(read, config);
@@ -192,15 +196,26 @@ void read_qwen3_moe(Reading& read) {
   a.experts_per_token = config.experts.top_k;
   a.expert_ffn = config.experts.intermediate;
   a.grouped_experts = true;
-  a.qk_layernorm = true;
-  read.in.require(!read.in.flag("attention_bias", false), "attention_bias",
-                  "Megatron-LM has biases in all products, or, of attention, in the first alone");
   if (read.in.flag("use_sliding_window", false)) {
     require_no_window(read, read.in.size({"sliding_window"}, 4096, model::kWindowMax));
   }
   const auto sparse = model::sparse_layers(read.json, a.layers);
   read.in.require(sparse && std::ranges::count(*sparse, false) == 0, "decoder_sparse_step",
                   "layers without experts between others (--moe-layer-freq) are not modelled");
+}
+
+void read_qwen2_moe(Reading& read) {
+  read_qwen_moe(read);
+  read.to.qkv_bias = read.in.flag("qkv_bias", true);
+  read.to.shared_expert_ffn = read.in.size({"shared_expert_intermediate_size"});
+  read.to.shared_expert_gate = true;
+}
+
+void read_qwen3_moe(Reading& read) {
+  read_qwen_moe(read);
+  read.to.qk_layernorm = true;
+  read.in.require(!read.in.flag("attention_bias", false), "attention_bias",
+                  "Megatron-LM has biases in all products, or, of attention, in the first alone");
 }
 
 // Latent attention; of these models' experts none are like Megatron-LM's that are modelled, so that
@@ -220,18 +235,15 @@ void read_deepseek(Reading& read) {
   a.qk_layernorm = true;
   read.in.require(!read.in.flag("attention_bias", false), "attention_bias",
                   "biases of latent attention are not modelled");
-  read.in.require(
-      read.in.number("first_k_dense_replace", 0, 0, model::kLayersMax) >=
-          static_cast<double>(a.layers),
-      "first_k_dense_replace",
-      "shared experts (--moe-shared-expert-intermediate-size), and layers with experts behind "
-      "others without (--moe-layer-freq), are not modelled");
+  read.in.require(read.in.number("first_k_dense_replace", 0, 0, model::kLayersMax) >=
+                      static_cast<double>(a.layers),
+                  "first_k_dense_replace",
+                  "layers with experts behind others without (--moe-layer-freq) are not modelled");
 }
 
 struct ReadFamily {
   std::string_view model_type;
-  void (*read)(Reading&);  // null: refused
-  const char* reason = "";
+  void (*read)(Reading&);
 };
 constexpr std::array kFamilies{
     ReadFamily{"deepseek_v2", read_deepseek},
@@ -243,8 +255,7 @@ constexpr std::array kFamilies{
     ReadFamily{"mixtral", read_mixtral},
     ReadFamily{"phi3", read_phi3},
     ReadFamily{"qwen2", read_qwen2},
-    ReadFamily{"qwen2_moe", nullptr,
-               "shared experts (--moe-shared-expert-intermediate-size) are not modelled"},
+    ReadFamily{"qwen2_moe", read_qwen2_moe},
     ReadFamily{"qwen3", read_qwen3},
     ReadFamily{"qwen3_moe", read_qwen3_moe},
     ReadFamily{"starcoder2", read_starcoder2},
@@ -253,7 +264,6 @@ constexpr std::array kFamilies{
 Error refused(const JsonView& config, const std::string& reason) {
   std::string taken;
   for (const ReadFamily& family : kFamilies) {
-    if (family.read == nullptr) continue;
     taken += (taken.empty() ? "" : ", ") + std::string(family.model_type);
   }
   return config.error_at("model_type", "as Megatron-LM runs it: " + reason, "taken are " + taken);
@@ -317,7 +327,6 @@ Result<MegatronDescription> describe_for_megatron(const JsonView& config,
   if (family == kFamilies.end()) {
     return refused(config, "'" + std::string(known->model_type) + "' is not modelled");
   }
-  if (family->read == nullptr) return refused(config, family->reason);
   model::BuildOptions options;
   options.sequence = question.seq;
   options.vocabulary = question.vocab;

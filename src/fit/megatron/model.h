@@ -2,10 +2,10 @@
 // begins with.
 //
 // Only architectures that the stage of model/megatron.h builds are taken, each key by the reader
-// that transformers' graph of it has; what Megatron-LM has no modelled argument for (norms of
-// queries and keys, shared experts, a window that the sequence is longer than) is refused with its
-// name. Both graphs must come to the same number of parameters, but for the vocabulary's padding:
-// that is checked of every model that is asked about, not only in a test.
+// that transformers' graph of it has; what Megatron-LM has no modelled argument for (dense layers
+// between mixtures, a window that the sequence is longer than) is refused with its name. Both
+// graphs must come to the same number of parameters, but for the vocabulary's padding: that is
+// checked of every model that is asked about, not only in a test.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "engines/megatron_script.h"
 #include "fit/megatron/question.h"
 #include "model/builtin.h"
 
@@ -46,8 +47,8 @@ TEST(MegatronModel, ParametersAreThosePublishedAndThePadding) {
         Known{"mistralai/Mistral-Nemo-Base-2407", 1, 1},
         Known{"mistralai/Mixtral-8x7B-v0.1", 8192, 2}, Known{"Qwen/Qwen2-0.5B", 1024, 2},
         Known{"Qwen/Qwen2.5-72B", 8192, 8}, Known{"Qwen/Qwen3-8B", 8192, 2},
-        Known{"Qwen/Qwen3-30B-A3B", 8192, 4}, Known{"microsoft/phi-4", 8192, 1},
-        Known{"bigcode/starcoder2-7b", 4096, 2}}) {
+        Known{"Qwen/Qwen3-30B-A3B", 8192, 4}, Known{"Qwen/Qwen1.5-MoE-A2.7B", 8192, 4},
+        Known{"microsoft/phi-4", 8192, 1}, Known{"bigcode/starcoder2-7b", 4096, 2}}) {
     const auto builtin = model::find_builtin(known.name);
     ASSERT_TRUE(builtin && (*builtin)->parameters) << known.name;
     FitQuestion question = question_of(known.name, known.seq);
@@ -77,7 +78,6 @@ TEST(MegatronModel, LatentAttentionIsTakenWhereLayersAreDense) {
 
 TEST(MegatronModel, WhatIsNotModelledIsNamed) {
   const std::map<std::string, std::string> reasons{
-      {"Qwen/Qwen1.5-MoE-A2.7B", "--moe-shared-expert-intermediate-size"},
       {"deepseek-ai/DeepSeek-V3", "--moe-layer-freq"},
       {"google/gemma-2-2b", "'gemma2' is not modelled"},
       {"microsoft/Phi-3-mini-4k-instruct", "--seq 2047 or less"},
@@ -90,6 +90,31 @@ TEST(MegatronModel, WhatIsNotModelledIsNamed) {
     ASSERT_FALSE(model) << name;
     EXPECT_NE(model.error().message.find(reason), std::string::npos)
         << name << ": " << model.error().message;
+  }
+}
+
+// A script of it is read back as the same arguments, experts that every token goes to with it.
+TEST(MegatronModel, SharedExpertsAndPartialRotationReadBack) {
+  const auto builtin = model::find_builtin("Qwen/Qwen1.5-MoE-A2.7B");
+  ASSERT_TRUE(builtin);
+  const auto shared = describe_for_megatron({(*builtin)->config, "moe"}, question_of("moe", 2048));
+  ASSERT_TRUE(shared) << shared.error().to_string();
+  EXPECT_EQ(shared->arguments.shared_expert_ffn, 5632);
+  EXPECT_TRUE(shared->arguments.shared_expert_gate && shared->arguments.qkv_bias);
+  const auto partial = described(
+      R"({"model_type": "phi3", "vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "intermediate_size": 512, "partial_rotary_factor": 0.75,
+          "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2})",
+      question_of("partial", 512));
+  ASSERT_TRUE(partial) << partial.error().to_string();
+  EXPECT_EQ(partial->arguments.rotary_percent, 0.75);
+  for (const engines::MegatronArguments& written : {shared->arguments, partial->arguments}) {
+    const auto read = engines::read_megatron_arguments(engines::megatron_script(written), "run.sh");
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_EQ(read->shared_expert_ffn, written.shared_expert_ffn);
+    EXPECT_EQ(read->shared_expert_gate, written.shared_expert_gate);
+    EXPECT_EQ(read->rotary_percent, written.rotary_percent);
+    EXPECT_EQ(read->expert_ffn, written.expert_ffn);
   }
 }
 

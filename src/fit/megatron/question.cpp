@@ -55,6 +55,11 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.rotary = from.rotary;
   m.plain_rotary = from.rotary && !from.fused_rotary && from.kv_lora_rank == 0;
   m.interleaved_rotary = m.plain_rotary && from.interleaved_rotary;
+  if (from.rotary && from.rotary_percent < 1) {
+    m.rotary_size =
+        static_cast<int64_t>(static_cast<double>(from.kv_channels) * from.rotary_percent);
+    if (m.rotary_size < 2) return undivided("--rotary-percent turns no pair of columns", file);
+  }
   m.rms_norm = from.rms_norm;
   m.gated = from.swiglu;
   m.linear_bias = from.linear_bias;
@@ -77,6 +82,7 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.wide_softmax = from.softmax_in_float32 || from.scaled_softmax;  // validate_args
   m.compiled_loss = from.fused_loss;
   m.plain_activation = !from.fused_activation && from.experts == 0;
+  m.plain_dropout_add = !from.fused_dropout_add;
   HEADROOM_ASSIGN(m.attention, attention_of(from.attention_backend, file));
   return {};
 }
@@ -346,6 +352,15 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
   return settings;
 }
 
+namespace {
+
+int64_t communicator_count(const FitQuestion& question) {
+  const Communicators communicators = communicators_of(question);
+  return communicators.ranks > 1 ? 1 + communicators.others : 0;
+}
+
+}  // namespace
+
 std::vector<std::string> megatron_notes(const FitQuestion& question) {
   std::vector<std::string> notes;
   if (question.megatron->routes_among_ranks()) {
@@ -357,8 +372,10 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
         "with it (--expert-imbalance)");
   }
   notes.emplace_back(
-      "what the device shows is as measured on one GPU, and a communicator more; Megatron-LM's "
-      "own counters were at hand, nvidia-smi's were not");
+      "what the device shows is as measured on one GPU, and a process' communicators more (" +
+      std::to_string(communicator_count(question)) +
+      " here, 0.5 to 0.7 GB each by others' figures); Megatron-LM's own counters were at hand, "
+      "nvidia-smi's were not");
   return notes;
 }
 

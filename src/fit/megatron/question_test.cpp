@@ -86,6 +86,10 @@ TEST(MegatronQuestion, FusionsAndSharedExpertsReachTheModel) {
   EXPECT_TRUE(model_of("--no-bias-gelu-fusion").plain_activation);
   const auto turned = model_of("--position-embedding-type rope --no-rope-fusion");
   EXPECT_TRUE(turned.plain_rotary && !turned.interleaved_rotary);
+  EXPECT_EQ(turned.rotary_size, 0);
+  const auto half = model_of("--position-embedding-type rope --rotary-percent 0.5");
+  EXPECT_EQ(half.rotary_size, half.head_size / 2);
+  EXPECT_TRUE(model_of("--no-bias-dropout-fusion").plain_dropout_add);
   const auto experts = model_of(
       "--disable-bias-linear --num-experts 4 --moe-grouped-gemm --transformer-impl local "
       "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate");

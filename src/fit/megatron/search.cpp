@@ -31,6 +31,19 @@ Error no_finite_time(const Scenario& any) {
   return {ErrorCode::unavailable, "a step's time is beyond counting", any.device->name, ""};
 }
 
+// As far as communicators are concerned.
+void divide(MegatronSetting& setting, const MegatronDivision& d) {
+  model::MegatronRank& rank = setting.stage.rank;
+  rank.tensor = d.tensor;
+  rank.pipeline = d.stages;
+  rank.context = d.context;
+  rank.expert = d.expert;
+  rank.expert_tensor = d.expert_tensor;
+  setting.data.data_ranks = d.holders();
+  setting.data.expert_ranks = d.gpus() / (d.stages * d.expert * d.expert_tensor);
+  setting.data.shares_embedding = setting.stage.model.tied && d.stages > 1;
+}
+
 }  // namespace
 
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
@@ -55,13 +68,13 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
 MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
                                const MegatronQuestions& questions, const MegatronBounds& bounds,
                                const std::vector<MegatronDivision>& divisions)
-    : any_(any),
-      timer_(timer),
-      questions_(questions),
-      outside_(outside_allocator(*any.device, communicators_of(any.question))) {
+    : any_(any), timer_(timer), questions_(questions) {
   candidates_.reserve(divisions.size());
+  MegatronSetting setting = *any.question.megatron;
   for (const MegatronDivision& division : divisions) {
-    Candidate& candidate = candidates_.emplace_back(Candidate{division, {}});
+    Candidate& candidate = candidates_.emplace_back(Candidate{division, {}, {}});
+    divide(setting, division);
+    candidate.outside = outside_allocator(*any.device, communicators_of(division.gpus(), setting));
     auto least = bounds.of(division);
     if (least && !std::isfinite(least->seconds)) least = no_finite_time(any);
     if (!least) {
@@ -77,7 +90,7 @@ MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
 // Of the device: what is allocated, beside the context; but an allocator that meets the device's
 // end, where that much fits, goes on with a segment less than there is (prediction.cpp).
 Bytes MegatronSearch::least_used(const Candidate& candidate) const {
-  const Bytes used = Bytes(candidate.least.bytes) + outside_.expected;
+  const Bytes used = Bytes(candidate.least.bytes) + candidate.outside.expected;
   return used > any_.offered ? used : std::min(used, any_.offered - kLeastSegment);
 }
 
@@ -88,7 +101,7 @@ bool MegatronSearch::is_beaten(double seconds, Bytes used) const {
 }
 
 MegatronSearch::Fate MegatronSearch::fate_of(const Candidate& candidate) const {
-  if (Bytes(candidate.least.bytes) > any_.offered - outside_.high) return Fate::too_large;
+  if (Bytes(candidate.least.bytes) > any_.offered - candidate.outside.high) return Fate::too_large;
   const bool is_known = is_beaten(candidate.least.seconds, least_used(candidate));
   return is_known ? Fate::beaten : Fate::open;
 }

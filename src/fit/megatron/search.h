@@ -72,6 +72,7 @@ class MegatronSearch {
   struct Candidate {
     MegatronDivision division;
     MegatronLeast least{};
+    Interval outside{};  // of the allocator
     Fate fate = Fate::open;
     bool fits = false;
   };
@@ -89,7 +90,6 @@ class MegatronSearch {
   const Scenario& any_;
   const StepTimer& timer_;
   const MegatronQuestions& questions_;
-  Interval outside_;  // of the allocator
   std::vector<Candidate> candidates_;
   std::vector<MegatronFound> found_;
   std::optional<Error> refused_;

@@ -143,6 +143,7 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.replicas = s.question.replicas;
   fsdp.weights = s.train.weights;
   fsdp.offload = s.question.offload == Offload::parameters;
+  fsdp.sync_each_batch = syncs_each_batch(s.question);
   fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
@@ -230,7 +231,7 @@ Result<void> check_optimizer(const FitQuestion& q) {
     return contradiction("offload", "bitsandbytes' optimizers step on the GPU",
                          "offload one of torch.optim's: adamw, adam, sgd");
   }
-  const bool is_sharded = q.division == Division::fsdp1 || q.division == Division::fsdp2;
+  const bool is_sharded = is_fsdp(q.division);
   if (offloads_parameters(q) && !is_sharded && q.division != Division::zero3) {
     return contradiction("offload",
                          "parameters on the host are FSDP's shares or ZeRO's third stage's",
@@ -317,12 +318,10 @@ Result<void> check_fsdp(const Scenario& s) {
   if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
     return unsupported("offload", "fully_shard's CPUOffloadPolicy");
   }
-  if (q.offload == Offload::parameters && q.clip) {
-    return unsupported("offload", "clipping in the host's memory",
-                       "leave --clip out (max_grad_norm: 0 in a file)");
-  }
-  if (q.offload == Offload::parameters && q.grad_accum > 1) {
-    return unsupported("offload", "accumulation in the host's memory", "--grad-accum 1");
+  // _flat_param.py: what was reduced is the host's, and the next cannot be added to it there.
+  if (q.offload == Offload::parameters && q.grad_accum > 1 && syncs_each_batch(q)) {
+    return contradiction("offload", "FSDP adds nothing to gradients that the host has",
+                         "--sync-each-batch false, as accelerate accumulates; or --grad-accum 1");
   }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
   const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;
@@ -385,8 +384,7 @@ Result<void> check_division(const Scenario& s) {
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};
   if (division == Division::ddp) return check_ddp(s);
-  const bool is_fsdp = division == Division::fsdp1 || division == Division::fsdp2;
-  return is_fsdp ? check_fsdp(s) : check_zero(s);
+  return is_fsdp(division) ? check_fsdp(s) : check_zero(s);
 }
 
 // Policies name PyTorch's own operators; those of other libraries run again.

@@ -257,6 +257,22 @@ Result<Scenario> complete(Scenario s) {
 
 }  // namespace
 
+Communicators communicators_of(const FitQuestion& question) {
+  if (question.megatron) return communicators_of(question.ranks, *question.megatron);
+  return communicators_among({question.ranks, question.replicas, question.tensor_ranks});
+}
+
+// parallel_state.py: groups that a step reduces, gathers or sends in; norms of gradients are of
+// tensor and pipeline ranks together.
+Communicators communicators_of(int64_t ranks, const MegatronSetting& setting) {
+  const model::MegatronRank& rank = setting.stage.rank;
+  const bool has_experts = setting.stage.model.experts > 0;
+  return communicators_among(
+      {ranks, rank.tensor, rank.pipeline, rank.tensor * rank.pipeline, rank.context,
+       setting.data.data_ranks, has_experts ? rank.expert * rank.expert_tensor : 1,
+       has_experts ? setting.data.expert_ranks : 1, setting.data.shares_embedding ? 2 : 1});
+}
+
 DeviceMemory memory_of_device(const Scenario& s) {
   DeviceMemory memory;
   memory.name = s.device->name;

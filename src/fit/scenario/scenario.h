@@ -59,10 +59,10 @@ struct Scenario {
 // The family by which libraries choose what to do: the config's, or the one it is assumed to be.
 [[nodiscard]] Result<std::string> model_type_of(const Scenario& scenario);
 
-// The groups that each of the question's processes is in.
-[[nodiscard]] inline Communicators communicators_of(const FitQuestion& question) {
-  return {question.ranks, question.tensor_ranks};
-}
+// Those that each of the question's processes is in.
+[[nodiscard]] Communicators communicators_of(const FitQuestion& question);
+// Megatron-LM's of so many ranks in all.
+[[nodiscard]] Communicators communicators_of(int64_t ranks, const MegatronSetting& setting);
 // Of the devices that the step is divided among.
 [[nodiscard]] DeviceMemory memory_of_device(const Scenario& scenario);
 // What is left of what they offer.

@@ -1,45 +1,50 @@
 #include "fit/scenario/zero.h"
 
-#include <array>
 #include <string>
 
 #include "fit/scenario/errors.h"
+#include "fit/stage3_flags.h"
 #include "model/hidden_size.h"
 
 namespace headroom::fit {
 
-// As HF's Trainer and accelerate fill it in, in Python's floats
-// (transformers/integrations/deepspeed.py, accelerate/accelerator.py).
+namespace {
+
+// So many squares of the model's hidden size and so many times it, where the count is "auto".
+Result<void> resolve_one(Scenario& s, const std::string& flag, double squares, double sizes,
+                         int64_t& count) {
+  if (count != kOfHiddenSize || s.traced) return {};
+  HEADROOM_ASSIGN(const auto hidden, model::hidden_size_of(s.model->view()));
+  if (!hidden) {
+    return contradiction(flag.c_str(),
+                         "the model's configuration has no hidden size to take it from",
+                         "a number in place of auto");
+  }
+  const auto size = static_cast<double>(*hidden);
+  count = static_cast<int64_t>(squares * size * size + sizes * size);
+  s.derived.push_back({flag, std::to_string(count), SettingOrigin::derived});
+  return {};
+}
+
+}  // namespace
+
+// As HF's Trainer and accelerate fill it in.
 Result<void> resolve_auto(Scenario& s) {
   FitQuestion& q = s.question;
-  struct Auto {
-    const char* flag;
-    int64_t FitQuestion::*field;
-    double squares;  // of the hidden size
-    double sizes;
-    bool is_third;  // of that stage alone
-  };
-  constexpr std::array kAll{
-      Auto{"reduce-bucket-size", &FitQuestion::reduce_bucket_size, 1, 0, false},
-      Auto{"stage3-prefetch-bucket-size", &FitQuestion::stage3_prefetch_bucket_size, 0.9, 0, true},
-      Auto{"stage3-param-persistence-threshold", &FitQuestion::stage3_param_persistence_threshold,
-           0, 10, true}};
-  for (const Auto& one : kAll) {
-    const bool is_used = one.is_third ? q.division == Division::zero3 : is_zero(q.division);
-    if (!is_used || q.*(one.field) != kOfHiddenSize || s.traced) continue;
-    HEADROOM_ASSIGN(const auto hidden, model::hidden_size_of(s.model->view()));
-    if (!hidden) {
-      return contradiction(one.flag, "the model's configuration has no hidden size to take it from",
-                           "a number in place of auto");
-    }
-    const auto size = static_cast<double>(*hidden);
-    q.*(one.field) = static_cast<int64_t>(one.squares * size * size + one.sizes * size);
-    s.derived.push_back({one.flag, std::to_string(q.*(one.field)), SettingOrigin::derived});
+  if (is_zero(q.division)) {
+    HEADROOM_TRY(resolve_one(s, "reduce-bucket-size", 1, 0, q.reduce_bucket_size));
+  }
+  if (q.division != Division::zero3) return {};
+  for (size_t i = 0; i < engines::kStage3Counts.size(); ++i) {
+    const engines::Stage3Count& count = engines::kStage3Counts[i];
+    const std::string flag(kStage3Flags[i].name());
+    HEADROOM_TRY(resolve_one(s, flag, count.squares, count.sizes, q.stage3[i]));
   }
   return {};
 }
 
 step::ZeroOptions zero_options(const Scenario& s) {
+  using engines::Stage3;
   step::ZeroOptions zero;
   const FitQuestion& q = s.question;
   zero.stage = q.division == Division::zero1 ? 1 : q.division == Division::zero2 ? 2 : 3;
@@ -50,11 +55,12 @@ step::ZeroOptions zero_options(const Scenario& s) {
   zero.weights = s.train.weights;
   zero.offload_optimizer = offloads_optimizer(q);
   zero.offload_parameters = offloads_parameters(q);
-  zero.sub_group_elements = q.sub_group_size;
-  zero.prefetch_elements = q.stage3_prefetch_bucket_size;
-  zero.persistence_elements = q.stage3_param_persistence_threshold;
-  zero.most_live_elements = q.stage3_max_live_parameters;
-  zero.reuse_elements = q.stage3_max_reuse_distance;
+  const auto stage3 = [&](Stage3 count) { return q.stage3[static_cast<size_t>(count)]; };
+  zero.sub_group_elements = stage3(Stage3::sub_group_size);
+  zero.prefetch_elements = stage3(Stage3::prefetch_bucket_size);
+  zero.persistence_elements = stage3(Stage3::param_persistence_threshold);
+  zero.most_live_elements = stage3(Stage3::max_live_parameters);
+  zero.reuse_elements = stage3(Stage3::max_reuse_distance);
   return zero;
 }
 

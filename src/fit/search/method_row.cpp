@@ -47,6 +47,9 @@ void take_prediction(const Scenario& scenario, const DetailedPrediction& detail,
   row.peak_allocated = prediction.peak_allocated;
   row.peak_reserved = prediction.peak_reserved;
   row.device_used = prediction.device_used;
+  row.breakdown = prediction.breakdown;
+  row.batch = scenario.question.batch;
+  row.grad_accum = scenario.question.grad_accum;
   row.host = prediction.host;
   row.room = room_within(scenario, row.device_used);
   row.oom_probability = prediction.oom_probability;

@@ -20,10 +20,13 @@ struct MethodRow {
   std::string offload;        // "optimizer"; empty where the question says it
   std::string flags;          // "--method zero2:8 --checkpointing full"
   std::string reason;         // why it cannot be asked of this model; all below is empty then
+  int64_t batch = 1;          // sequences in a micro-batch
+  int64_t grad_accum = 1;
   Verdict verdict = Verdict::no;
   Bytes peak_allocated;
   Bytes peak_reserved;
   Interval device_used;
+  ComponentBytes breakdown;  // at the peak; comes to device_used.expected
   Interval room;
   std::optional<HostFigures> host;       // of one process, where something is offloaded
   double oom_probability = 0;            // of a step on one of the devices (oom_probability.h)

@@ -92,8 +92,7 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   question.division = read.division.value_or(Division::none);
   question.ranks = read.ranks;
   for (const CountWord& count : kCounts) question.*(count.setting) = read.*(count.field);
-  const bool is_fsdp = question.division == Division::fsdp1 || question.division == Division::fsdp2;
-  if (read.replicas > 1 && !is_fsdp) {
+  if (read.replicas > 1 && !is_fsdp(question.division)) {
     return refuse("method", words,
                   "replicate:N beside fsdp1:N or fsdp2:N, whose groups it repeats");
   }

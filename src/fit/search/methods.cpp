@@ -145,6 +145,59 @@ Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario,
   return candidates;
 }
 
+// Whether the question leaves open in which micro-batches a step has its sequences. Each one of a
+// traced model would be a trace of its own.
+bool leaves_batch_open(const Scenario& scenario) {
+  const FitQuestion& question = scenario.question;
+  return question.global_batch && !question.given.contains("batch") && !scenario.traced;
+}
+
+// The same step in micro-batches of so many sequences.
+Result<Candidate> with_batch(const Candidate& candidate, int64_t batch) {
+  Candidate other = candidate;
+  const int64_t sequences = candidate.question.batch * candidate.question.grad_accum;
+  HEADROOM_TRY(other.question.set("batch", std::to_string(batch)));
+  HEADROOM_TRY(other.question.set("grad-accum", std::to_string(sequences / batch)));
+  other.row.flags += " --batch " + std::to_string(batch);
+  return other;
+}
+
+// Other micro-batches than the candidate's.
+std::vector<int64_t> other_batches_of(const Candidate& candidate) {
+  const int64_t sequences = candidate.question.batch * candidate.question.grad_accum;
+  std::vector<int64_t> batches;
+  for (int64_t batch = 1; batch <= sequences / batch; ++batch) {
+    if (sequences % batch != 0) continue;
+    for (const int64_t divisor : {batch, sequences / batch}) {
+      if (divisor != candidate.question.batch) batches.push_back(divisor);
+    }
+  }
+  std::ranges::sort(batches);
+  const auto twice = std::ranges::unique(batches);  // the root of a square
+  batches.erase(twice.begin(), twice.end());
+  return batches;
+}
+
+// A candidate's micro-batches: each step's time where it fits for sure, nothing where it does not.
+struct Tried {
+  size_t place = 0;  // of the way among the candidates
+  Candidate candidate;
+  std::optional<double> seconds;
+};
+
+std::optional<double> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
+                                            const FitQuestion& question) {
+  const auto scenario = vary(base, question);
+  if (!scenario) return std::nullopt;
+  const auto prediction = predict(*scenario, Figures::where_it_fits);
+  if (!prediction || prediction->verdict != Verdict::yes) return std::nullopt;
+  const auto detail = predict_with_trace(*scenario);
+  if (!detail) return std::nullopt;
+  const auto time = timer.time_of(*scenario, detail->trace);
+  if (!time) return std::nullopt;
+  return time->step_seconds.expected;
+}
+
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
   const auto refuse = [&](const Error& error) { row.reason = error.message; };
@@ -159,6 +212,40 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   if (const auto largest = largest_batch(*scenario, detail->prediction)) {
     row.largest_batch = *largest;
   }
+}
+
+// Of each way the micro-batch that is fastest, of those that fit; the candidate's own, where no
+// other is faster. Returns how many settings were predicted for it.
+Result<int64_t> choose_batches(const Scenario& base, const StepTimer& timer,
+                               std::vector<Candidate>& candidates) {
+  std::vector<Tried> all;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].row.reason.empty()) continue;
+    for (const int64_t batch : other_batches_of(candidates[i])) {
+      HEADROOM_ASSIGN(Candidate other, with_batch(candidates[i], batch));
+      all.push_back({i, std::move(other), std::nullopt});
+    }
+  }
+  for_each_in_parallel(all.size(), 0, [&](size_t i) {
+    all[i].seconds = seconds_where_it_fits(base, timer, all[i].candidate.question);
+  });
+  std::vector<const Tried*> fastest(candidates.size(), nullptr);
+  for (const Tried& tried : all) {
+    const Tried*& best = fastest[tried.place];
+    const MethodRow& own = candidates[tried.place].row;
+    const bool own_fits = own.verdict == Verdict::yes && own.time.has_value();
+    const bool is_faster = tried.seconds &&
+                           (!own_fits || *tried.seconds < own.time->step_seconds.expected) &&
+                           (best == nullptr || *tried.seconds < *best->seconds);
+    if (is_faster) best = &tried;
+  }
+  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
+    if (fastest[i] == nullptr) return;
+    candidates[i] = fastest[i]->candidate;
+    candidates[i].row.why.clear();
+    fill(base, timer, candidates[i]);
+  });
+  return static_cast<int64_t>(all.size() + candidates.size());
 }
 
 // Why the others are not first, and what the order is.
@@ -187,6 +274,21 @@ void explain(MethodsAnswer& answer) {
   answer.notes.emplace_back(
       "step times are of the GPUs alone, by laws of kernels that ran elsewhere; docs/measurements "
       "says how far they are off");
+}
+
+// The batch of a search's answer is its first row's.
+void add_batch_search(int64_t predicted, MethodsAnswer& answer) {
+  const MethodRow& first = answer.rows.front();
+  if (first.reason.empty()) {
+    answer.batch = first.batch;
+    answer.grad_accum = first.grad_accum;
+  }
+  answer.notes.push_back(
+      "of each way the fastest micro-batch that fits for sure, of all that "
+      "divide the global batch: " +
+      std::to_string(predicted) +
+      " settings were predicted (--batch N holds "
+      "it still)");
 }
 
 }  // namespace
@@ -236,18 +338,22 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 }
 
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus) {
+                                            int64_t gpus, int64_t* searched) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
-  const auto fill_all = [&](std::vector<Candidate>& some) {
+  const auto fill_all = [&](std::vector<Candidate>& some) -> Result<void> {
     for_each_in_parallel(some.size(), 0, [&](size_t i) { fill(scenario, timer, some[i]); });
+    if (!leaves_batch_open(scenario)) return {};
+    HEADROOM_ASSIGN(const int64_t predicted, choose_batches(scenario, timer, some));
+    if (searched != nullptr) *searched += predicted;
+    return {};
   };
-  fill_all(candidates);
+  HEADROOM_TRY(fill_all(candidates));
   const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
     return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
   });
   if (!fits) {
     HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
-    fill_all(offloaded);
+    HEADROOM_TRY(fill_all(offloaded));
     // What DeepSpeed does not do is no way to use the host.
     std::erase_if(offloaded, [](const Candidate& one) { return !one.row.reason.empty(); });
     std::ranges::move(offloaded, std::back_inserter(candidates));
@@ -280,12 +386,14 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
   MethodsAnswer answer;
-  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus));
+  int64_t predicted = 0;
+  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus, &predicted));
   HEADROOM_TRY(describe(scenario, timer, answer));
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;
   answer.grad_accum = question.grad_accum;
   explain(answer);
+  if (predicted > 0) add_batch_search(predicted, answer);
   return answer;
 }
 

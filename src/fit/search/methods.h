@@ -4,7 +4,9 @@
 // N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
 // model; groups stay within a machine), each without recomputation, with selective and with full
 // recomputation, where the question leaves that open. A tensor-parallel group has one batch among
-// it, so it accumulates as many: a step has the same sequences whichever way. Each is predicted as
+// it, so it accumulates as many: a step has the same sequences whichever way. Where a global batch
+// leaves the micro-batch open, of each way the fastest that fits for sure of all micro-batches that
+// divide a rank's sequences is the row, found by predicting every one. Each is predicted as
 // fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
 // fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
 // what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
@@ -53,7 +55,7 @@ struct MethodsAnswer : Asked {
   DeviceMemory device;
   int64_t grad_accum = 1;
   std::vector<MethodRow> rows;       // the one to begin with first, those that cannot be asked last
-  std::optional<Searched> searched;  // nothing: every setting is a row
+  std::optional<Searched> searched;  // nothing: every way to divide the step is a row
   std::vector<Emitted> emitted;      // of the first
   std::optional<RunCost> cost;       // of the first
 
@@ -73,9 +75,10 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
+// `searched`: grows by the settings that were predicted, where micro-batches were searched.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus);
+                                            int64_t gpus, int64_t* searched = nullptr);
 // Whether one of them fits for sure; quicker than ranking them.
 Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus);
 

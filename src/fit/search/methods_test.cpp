@@ -138,6 +138,7 @@ TEST(Methods, ASlowLinkChangesTheOrder) {
 
 TEST(Methods, AGlobalBatchIsAccumulated) {
   FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("batch", "2"));
   ASSERT_TRUE(question.set("global-batch", "24"));
   const auto chosen = choose_method(question, 4);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
@@ -145,6 +146,39 @@ TEST(Methods, AGlobalBatchIsAccumulated) {
   const auto refused = choose_method(question, 5);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::usage);
+}
+
+// Where nobody says the micro-batch, each row has the fastest of all that divide its sequences.
+TEST(Methods, AnOpenMicroBatchIsSearched) {
+  FitQuestion question;
+  question.model = "openai-community/gpt2-xl";
+  question.device = "rtx-4090";
+  question.seq = 1024;
+  question.search = false;
+  ASSERT_TRUE(question.set("global-batch", "64"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  bool is_ever_more = false;
+  for (const MethodRow& row : chosen->rows) {
+    if (!row.reason.empty() || row.verdict != Verdict::yes) continue;
+    std::optional<double> fastest;
+    for (int64_t batch = 1; batch <= 64; batch *= 2) {
+      FitQuestion one = question;
+      ASSERT_TRUE(one.set("method", row.method));
+      ASSERT_TRUE(one.set("batch", std::to_string(batch)));
+      const auto alone = answer(one);
+      if (!alone || alone->verdict != Verdict::yes || !alone->time) continue;
+      const double seconds = alone->time->step_seconds.expected;
+      if (!fastest || seconds < *fastest) fastest = seconds;
+    }
+    ASSERT_TRUE(fastest && row.time) << row.flags;
+    EXPECT_NEAR(row.time->step_seconds.expected, *fastest, 1e-9) << row.flags;
+    is_ever_more = is_ever_more || row.batch > 1;
+    EXPECT_EQ(row.batch > 1, row.flags.find("--batch") != std::string::npos) << row.flags;
+  }
+  EXPECT_TRUE(is_ever_more);
+  EXPECT_EQ(chosen->batch, chosen->rows.front().batch);
 }
 
 TEST(Methods, WhereOnlyOneKindFitsItIsThat) {

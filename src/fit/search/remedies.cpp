@@ -90,6 +90,15 @@ constexpr Change kChanges[] = {
      [](const FitQuestion& q) {
        return q.division == Division::ddp && !q.gradient_as_bucket_view;
      }},
+    {"sync-each-batch", "reduce gradients behind every micro-batch", "--sync-each-batch true",
+     nullptr,
+     "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batch: true}} in "
+     "TrainingArguments; GradientAccumulationPlugin(sync_each_batch=True) of accelerate",
+     "gradients are sent once a micro-batch",
+     [](const FitQuestion& q) {
+       return is_fsdp(q.division) && q.grad_accum > 1 && !syncs_each_batch(q) &&
+              q.offload == Offload::none;
+     }},
     {"drop-outputs", "let the outputs go before backward", "--keep-outputs false", nullptr,
      "take outputs.loss and del outputs before loss.backward()", "",
      [](const FitQuestion& q) { return q.keep_outputs; }},

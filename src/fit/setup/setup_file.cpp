@@ -11,6 +11,7 @@
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/setup/torchtitan_file.h"
+#include "fit/stage3_flags.h"
 #include "fit/words.h"
 #include "text/block_yaml.h"
 #include "text/gzip.h"
@@ -36,7 +37,6 @@ constexpr std::array kSharings{SharingWord{Sharing::none, Division::none, ""},
                                SharingWord{Sharing::zero1, Division::zero1, "zero1"},
                                SharingWord{Sharing::zero2, Division::zero2, "zero2"},
                                SharingWord{Sharing::zero3, Division::zero3, "zero3"}};
-static_assert(kOfHiddenSize == engines::kOfHiddenSize);
 
 std::string_view word_of(Half half) {
   return half == Half::none ? "none" : half == Half::bf16 ? "bf16" : "fp16";
@@ -123,7 +123,6 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   for (const SharingWord& entry : kSharings) {
     if (entry.division == q.division) setup.sharing = entry.sharing;
   }
-  const bool is_fsdp = q.division == Division::fsdp1 || q.division == Division::fsdp2;
   setup.ranks = q.ranks;
   setup.replicas = q.replicas;
   setup.nodes = q.nodes;
@@ -137,11 +136,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
     setup.offloads_optimizer = offloads_optimizer(q);
     setup.offloads_parameters = offloads_parameters(q);
     if (q.division == Division::zero3) {
-      for (const Stage3Count& one : kStage3Counts) {
-        std::string key(one.flag);
-        std::ranges::replace(key, '-', '_');
-        setup.stage3.emplace_back(std::move(key), q.*(one.field));
-      }
+      std::ranges::copy(q.stage3, setup.stage3.begin());
     }
   } else {
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
@@ -152,7 +147,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   setup.grad_accum = q.grad_accum;
   setup.clip = q.clip;
   const bool is_full = q.checkpointing.kind == CheckpointingKind::full;
-  if (is_fsdp && is_full) {
+  if (is_fsdp(q.division) && is_full) {
     setup.checkpoints = true;
   } else if (q.checkpointing.kind != CheckpointingKind::none) {
     by_hand.emplace_back("checkpointing");
@@ -176,12 +171,16 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
   if (!is_accelerate) return;
   if (q.grad_accum > 1 && !is_zero(q.division)) by_hand.emplace_back("grad-accum");
   if (q.clip && !is_zero(q.division)) by_hand.emplace_back("clip");
+  // accelerate's own way holds whole gradients.
+  if (is_fsdp(q.division) && q.grad_accum > 1 && syncs_each_batch(q)) {
+    by_hand.emplace_back("sync-each-batch");
+  }
   for (const char* flag : {"bucket-cap-mb", "gradient-as-bucket-view", "find-unused-parameters",
                            "reduce-bucket-size", "overlap-comm"}) {
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
   }
-  for (const Stage3Count& one : kStage3Counts) {
-    if (q.given.contains(one.flag)) by_hand.emplace_back(one.flag);
+  for (const Stage3Flag& flag : kStage3Flags) {
+    if (q.given.contains(flag.name())) by_hand.emplace_back(flag.name());
   }
 }
 
@@ -292,6 +291,12 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
+  const bool is_fsdp_of_accelerate =
+      setup.is_accelerated && (setup.sharing == Sharing::fsdp1 || setup.sharing == Sharing::fsdp2);
+  if (is_fsdp_of_accelerate) {
+    flags.emplace_back("sync-each-batch",
+                       setup.syncs_each_batch.value_or(false) ? "true" : "false");
+  }
   if (setup.clip) flags.emplace_back("clip", number_words(*setup.clip));
   if (setup.reduce_bucket_size) {
     flags.emplace_back("reduce-bucket-size", elements_words(*setup.reduce_bucket_size));
@@ -299,10 +304,9 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
   if (setup.offloads_optimizer || setup.offloads_parameters) {
     flags.emplace_back("offload", offload_words(setup));
   }
-  for (const auto& [key, elements] : setup.stage3) {
-    std::string flag = key;
-    std::ranges::replace(flag, '_', '-');
-    flags.emplace_back(std::move(flag), elements_words(elements));
+  for (size_t i = 0; i < kStage3Flags.size(); ++i) {
+    if (!setup.stage3[i]) continue;
+    flags.emplace_back(kStage3Flags[i].name(), elements_words(*setup.stage3[i]));
   }
   if (setup.overlap_comm)
     flags.emplace_back("overlap-comm", *setup.overlap_comm ? "true" : "false");

@@ -50,6 +50,7 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   std::vector<std::string> flags;
   if (q.reduce_dtype != Dtype::fp32) flags.emplace_back("reduce-dtype");
   if (!q.clip) flags.emplace_back("clip");
+  if (q.grad_accum > 1 && !syncs_each_batch(q)) flags.emplace_back("sync-each-batch");
   if (q.optimizer != Optimizer::adamw) flags.emplace_back("optimizer");
   if (!has_whole_logits(q.loss) && q.loss != Loss::fused_linear) flags.emplace_back("loss");
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {

@@ -272,6 +272,36 @@ Section stages_section(const fit::FitAnswer& answer) {
   return {"stages", "The stages of the pipeline", html, ""};
 }
 
+LimitBar move_bar(const fit::PipelineMove& move) {
+  LimitBar bar;
+  bar.name = move.title;
+  bar.note = move.cost;
+  bar.tone = fit::name_of(move.verdict);
+  bar.low = move.device_used.low;
+  bar.expected = move.device_used.expected;
+  bar.high = move.device_used.high;
+  bar.figure = "saves " + format_bytes(move.saves);
+  if (move.time) {
+    bar.figure_note = seconds_words(move.time->step_seconds.expected) + " a step";
+  }
+  return bar;
+}
+
+Section moves_section(const fit::FitAnswer& answer) {
+  std::vector<LimitBar> bars;
+  for (const fit::PipelineMove& move : answer.moves) bars.push_back(move_bar(move));
+  Html html;
+  html.raw("<p class=\"lead\">Each bar is the fullest stage of the pipeline with one thing ");
+  html.raw("changed, all stages and the step's time predicted again.</p>\n");
+  html.add(limit_bars(bars, device_limit(answer)));
+  html.raw("<details><summary>How to make each change</summary><div class=\"how\">\n");
+  for (const fit::PipelineMove& move : answer.moves) {
+    html.raw("<div><h3>").text(move.title).raw("</h3><p>").text(move.how).raw("</p></div>\n");
+  }
+  html.raw("</div></details>\n");
+  return {"moves", "What to move between stages", html, ""};
+}
+
 Section question_section(const fit::FitAnswer& answer) {
   std::vector<std::vector<std::string>> rows;
   rows.reserve(answer.settings.size());
@@ -319,6 +349,7 @@ std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
   sections.push_back(answer_section(answer));
   if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
   if (!answer.stages.empty()) sections.push_back(stages_section(answer));
+  if (!answer.moves.empty()) sections.push_back(moves_section(answer));
   if (!answer.timeline.points.empty()) sections.push_back(step_section(answer));
   sections.push_back(breakdown_section(answer));
   if (!answer.remedies.empty()) sections.push_back(remedies_section(answer));

@@ -35,6 +35,14 @@ Json device_json(const fit::DeviceMemory& device) {
       .set("provenance", name_of(device.provenance));
 }
 
+Json breakdown_json(const fit::ComponentBytes& bytes) {
+  Json object = Json::object();
+  for (size_t i = 0; i < fit::kComponentCount; ++i) {
+    object.set(fit::name_of(static_cast<fit::Component>(i)), bytes.bytes[i]);
+  }
+  return object;
+}
+
 Json host_json(const fit::HostFigures& host) {
   return Json::object().set("requested", host.requested).set("taken", host.taken);
 }
@@ -42,14 +50,6 @@ Json host_json(const fit::HostFigures& host) {
 namespace {
 
 using fit::Component;
-
-Json components_json(const fit::ComponentBytes& bytes, size_t count) {
-  Json object = Json::object();
-  for (size_t i = 0; i < count; ++i) {
-    object.set(fit::name_of(static_cast<Component>(i)), bytes.bytes[i]);
-  }
-  return object;
-}
 
 Json memory_json(const fit::MemoryFigures& memory) {
   const Json provenance = Json::object()
@@ -68,7 +68,7 @@ Json memory_json(const fit::MemoryFigures& memory) {
                   .set("peak_requested_bytes", memory.peak_requested)
                   .set("steady_allocated_bytes", memory.steady_allocated)
                   .set("peak_at", peak_at)
-                  .set("breakdown_bytes", components_json(memory.breakdown, fit::kComponentCount))
+                  .set("breakdown_bytes", breakdown_json(memory.breakdown))
                   .set("device_used_bytes", interval_json(memory.device_used))
                   .set("provenance", provenance);
   if (memory.peak_allocated_interval) {
@@ -190,6 +190,19 @@ Json stages_json(const std::vector<fit::StageFigures>& stages) {
   return list;
 }
 
+Json move_json(const fit::PipelineMove& move) {
+  return Json::object()
+      .set("name", move.name)
+      .set("title", move.title)
+      .set("how", move.how)
+      .set("cost", move.cost)
+      .set("fits", fit::name_of(move.verdict))
+      .set("saves_bytes", move.saves)
+      .set("device_used_bytes", interval_json(move.device_used))
+      .set("time", move.time ? time_json(*move.time) : Json(nullptr))
+      .set("stages", stages_json(move.stages));
+}
+
 }  // namespace
 
 Json fit_json(const fit::FitAnswer& answer) {
@@ -217,7 +230,10 @@ Json fit_json(const fit::FitAnswer& answer) {
   if (answer.time) json.set("time", time_json(*answer.time));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   add_emitted(answer.emitted, json);
-  if (!answer.stages.empty()) json.set("stages", stages_json(answer.stages));
+  if (!answer.stages.empty()) {
+    json.set("stages", stages_json(answer.stages))
+        .set("moves", text::json_array(answer.moves, move_json));
+  }
   json.set("largest_batch", largest_json(answer.largest_batch))
       .set("longest_seq", largest_json(answer.longest_seq))
       .set("remedies", std::move(remedies))

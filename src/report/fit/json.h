@@ -20,6 +20,7 @@ namespace headroom::report {
 // The first, and those besides it; no keys where there are none.
 void add_emitted(const std::vector<fit::Emitted>& emitted, text::Json& to);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
+[[nodiscard]] text::Json breakdown_json(const fit::ComponentBytes& bytes);
 [[nodiscard]] text::Json host_json(const fit::HostFigures& host);
 [[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
 

@@ -185,12 +185,15 @@ Json row_json(const MethodRow& row) {
           .set("method", row.method)
           .set("checkpointing", row.checkpointing.empty() ? Json(nullptr) : Json(row.checkpointing))
           .set("flags", row.flags)
+          .set("batch", row.batch)
+          .set("grad_accum", row.grad_accum)
           .set("fits", fit::name_of(row.verdict))
           .set("room_bytes", interval_json(row.room))
           .set("oom_probability", row.oom_probability)
           .set("peak_allocated_bytes", row.peak_allocated)
           .set("peak_reserved_bytes", row.peak_reserved)
           .set("device_used_bytes", interval_json(row.device_used))
+          .set("breakdown_bytes", breakdown_json(row.breakdown))
           .set("largest_batch", largest_json(row.largest_batch))
           .set("sent_bytes", row.sent)
           .set("time", row.time ? time_json(*row.time) : Json(nullptr))
@@ -313,6 +316,32 @@ std::string without_flag(const std::string& flags) {
   return flags.starts_with(kFlag) ? flags.substr(kFlag.size()) : flags;
 }
 
+std::vector<Part> parts_of(const fit::ComponentBytes& breakdown) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < fit::kComponentCount; ++i) {
+    const auto component = static_cast<fit::Component>(i);
+    if (breakdown.bytes[i].count == 0) continue;
+    parts.push_back({std::string(fit::name_of(component)), std::string(fit::label_of(component)),
+                     breakdown.bytes[i]});
+  }
+  return parts;
+}
+
+// Of the parts that any bar has, in the order of stacking.
+Html legend_of(const std::vector<LimitBar>& bars) {
+  std::vector<Part> all;
+  for (size_t i = 0; i < fit::kComponentCount; ++i) {
+    const auto name = fit::name_of(static_cast<fit::Component>(i));
+    for (const LimitBar& bar : bars) {
+      const auto part = std::ranges::find(bar.parts, name, &Part::key);
+      if (part == bar.parts.end()) continue;
+      all.push_back(*part);
+      break;
+    }
+  }
+  return legend(all);
+}
+
 // "1.21 s a step"
 std::string step_figure(const MethodRow& row) {
   return row.time ? seconds_words(row.time->step_seconds.expected) + " a step" : "";
@@ -332,7 +361,8 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
     bars.push_back({without_flag(row->flags), is_first ? "the one to begin with" : "",
                     std::string(fit::name_of(row->verdict)), row->device_used.low,
                     row->device_used.expected, row->device_used.high,
-                    format_bytes(row->device_used.expected), step_figure(*row)});
+                    format_bytes(row->device_used.expected), step_figure(*row), false,
+                    parts_of(row->breakdown)});
     rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
                     row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
@@ -340,9 +370,11 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
                     batch_words(*row), format_bytes(row->sent)});
   }
   Html body;
-  body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, the thin line ");
-  body.raw("its 90 % interval, the dashed line what ").text(answer.device.name).raw(" offers.</p>");
+  body.raw("<p class=\"lead\">Each bar is the memory of one GPU under one method, by what it is, ");
+  body.raw("the line below it in the colour of whether it fits; the thin line is its 90 % ");
+  body.raw("interval, the dashed one what ").text(answer.device.name).raw(" offers.</p>");
   body.add(limit_bars(bars, {answer.device.name + " offers", answer.device.offered}));
+  body.add(legend_of(bars));
   body.add(frontier_of(answer));
   Html details;
   details.add(

@@ -134,6 +134,23 @@ std::string stages(const fit::FitAnswer& answer, const Terminal& terminal) {
              terminal);
 }
 
+// Changes to the pipeline as a whole, with what the step then takes.
+std::string moves(const fit::FitAnswer& answer, const Terminal& terminal) {
+  Table table({{"what to move", Align::left, true},
+               {"saves", Align::right, false},
+               {"step", Align::right, false},
+               {"fits", Align::left, false}});
+  std::string how;
+  for (const fit::PipelineMove& move : answer.moves) {
+    table.row({move.title,
+               format_bytes(move.saves),
+               move.time ? seconds_words(move.time->step_seconds.expected) : "",
+               {std::string(verdict_word(move.verdict)), verdict_style(move.verdict)}});
+    how += wrapped(move.title + ": " + move.how, terminal, 2);
+  }
+  return table.render(terminal) + how;
+}
+
 std::string notes(std::string_view kind, const std::vector<std::string>& lines,
                   const Terminal& terminal) {
   std::string all;
@@ -150,6 +167,7 @@ std::string fit_text(const fit::FitAnswer& answer, const Terminal& terminal) {
   lines += "\n" + figures(answer, terminal);
   if (answer.cost) lines += "\n" + run_cost_text(*answer.cost, terminal);
   if (!answer.stages.empty()) lines += "\n" + stages(answer, terminal);
+  if (!answer.moves.empty()) lines += "\n" + moves(answer, terminal);
   lines += "\n" + breakdown(answer, terminal);
   if (!answer.remedies.empty()) lines += "\n" + remedies(answer, terminal);
   std::string written;

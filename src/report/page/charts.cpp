@@ -33,6 +33,16 @@ Bytes scale_end(const Limit& limit, Bytes most) {
   return is_far(limit, most) ? most + Bytes(most.count / 4) : std::max(most, limit.bytes);
 }
 
+// A part of a bar, as wide as its share of the whole; nothing of nothing.
+void add_part(Html& html, const Part& part, Bytes whole) {
+  if (part.bytes.count <= 0) return;
+  const bool hatched = part.key == "cached_unused";
+  html.raw(hatched ? Literal("<div class=\"part hatched\" style=\"width:")
+                   : Literal("<div class=\"part\" style=\"width:"));
+  html.percent(share(part.bytes, whole)).raw(";background-color:var(--").text(part.key);
+  html.raw(")\" title=\"").text(part.label + ": " + format_bytes(part.bytes)).raw("\"></div>");
+}
+
 void add_limit_line(Html& html, const Limit& limit, Bytes span) {
   if (limit.bytes > span) return;
   html.raw("<i class=\"limit\" style=\"left:").percent(share(limit.bytes, span)).raw("\"></i>");
@@ -46,14 +56,7 @@ Html stacked_bar(const std::vector<Part>& parts, const Limit& limit) {
   const Bytes span = scale_end(limit, total);
   Html html;
   html.raw("<div class=\"stackbar\"><div class=\"track\">");
-  for (const Part& part : parts) {
-    if (part.bytes.count <= 0) continue;
-    const bool hatched = part.key == "cached_unused";
-    html.raw(hatched ? Literal("<div class=\"part hatched\" style=\"width:")
-                     : Literal("<div class=\"part\" style=\"width:"));
-    html.percent(share(part.bytes, span)).raw(";background-color:var(--").text(part.key);
-    html.raw(")\" title=\"").text(part.label + ": " + format_bytes(part.bytes)).raw("\"></div>");
-  }
+  for (const Part& part : parts) add_part(html, part, span);
   add_limit_line(html, limit, span);
   html.raw("</div><div class=\"scale\"><span class=\"start\">0</span>");
   // The used end would run into the limit's words when both are close, and then the table says it.
@@ -102,8 +105,11 @@ Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit) {
     if (!bar.note.empty()) html.raw("<small>").words(bar.note).raw("</small>");
     html.raw("</div><div class=\"lane\" title=\"");
     html.text(format_bytes(bar.low) + " to " + format_bytes(bar.high));
-    html.raw("\"><div class=\"fill\" style=\"width:").percent(share(bar.expected, span));
-    html.raw("\"></div>");
+    html.raw(bar.parts.empty() ? Literal("\"><div class=\"fill\" style=\"width:")
+                               : Literal("\"><div class=\"fill parts\" style=\"width:"));
+    html.percent(share(bar.expected, span)).raw("\">");
+    for (const Part& part : bar.parts) add_part(html, part, bar.expected);
+    html.raw("</div>");
     if (bar.high > bar.low) {
       html.raw("<div class=\"whisker\" style=\"left:").percent(share(bar.low, span));
       html.raw(";width:").percent(share(bar.high - bar.low, span)).raw("\"></div>");

@@ -43,7 +43,8 @@ struct LimitBar {
   Bytes high;
   std::string figure;  // at the right
   std::string figure_note;
-  bool asked = false;  // the case that the others are compared with
+  bool asked = false;       // the case that the others are compared with
+  std::vector<Part> parts;  // what `expected` is made of; none: not shown
 };
 [[nodiscard]] Html limit_bars(const std::vector<LimitBar>& bars, const Limit& limit);
 

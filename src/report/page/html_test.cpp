@@ -89,6 +89,21 @@ TEST(Charts, BarsBeyondTheLimitStayInsideTheLane) {
   EXPECT_NE(markup.find("class=\"fill\" style=\"width:93.4"), std::string::npos) << markup;
 }
 
+// What a bar is made of fills it, each part by its share of what is expected.
+TEST(Charts, ABarMayShowItsParts) {
+  LimitBar bar;
+  bar.name = "zero2:8";
+  bar.tone = "yes";
+  bar.low = bar.expected = bar.high = Bytes(80);
+  bar.parts = {{"parameters", "parameters", Bytes(60)}, {"gradients", "gradients", Bytes(20)}};
+  const std::string markup = limit_bars({bar}, {"device", Bytes(100)}).markup();
+  EXPECT_NE(markup.find("class=\"fill parts\""), std::string::npos) << markup;
+  EXPECT_NE(markup.find("width:75.000%;background-color:var(--parameters)"), std::string::npos)
+      << markup;
+  EXPECT_NE(markup.find("width:25.000%;background-color:var(--gradients)"), std::string::npos)
+      << markup;
+}
+
 TEST(Charts, ABarsNameMayBreakBehindCommas) {
   LimitBar bar;
   bar.name = "tp:8,pp:4,<dp";

@@ -1,0 +1,108 @@
+#include "fit/megatron/moves.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "fit/fit.h"
+#include "fit/megatron/question.h"
+
+namespace headroom::fit {
+namespace {
+
+// Eight layers on four stages, of which the first holds most.
+const std::string kRun =
+    "pretrain_gpt.py --num-layers 8 --hidden-size 2048 --num-attention-heads 16 --seq-length 4096 "
+    "--max-position-embeddings 4096 --vocab-size 32000 --bf16 --micro-batch-size 2 "
+    "--pipeline-model-parallel-size 4 --global-batch-size 32 --attention-backend flash ";
+
+FitQuestion question_with(const std::string& more) {
+  const auto arguments = engines::read_megatron_arguments(kRun + more, "run.sh");
+  EXPECT_TRUE(arguments) << arguments.error().to_string();
+  FitQuestion question;
+  question.device = "a100-sxm-80gb";
+  const auto asked = megatron_question(question, *arguments, "run.sh", 4);
+  EXPECT_TRUE(asked) << asked.error().to_string();
+  return *asked;
+}
+
+const PipelineMove* find(const FitAnswer& answer, const std::string& name) {
+  const auto found = std::ranges::find(answer.moves, name, &PipelineMove::name);
+  return found == answer.moves.end() ? nullptr : &*found;
+}
+
+int64_t most_used(const std::vector<StageFigures>& stages) {
+  return stages[static_cast<size_t>(fullest_stage(stages))].device_used.expected.count;
+}
+
+void expect_sound(const FitAnswer& answer, const PipelineMove& move) {
+  EXPECT_EQ(move.saves.count, most_used(answer.stages) - most_used(move.stages)) << move.name;
+  EXPECT_EQ(move.device_used.expected.count, most_used(move.stages)) << move.name;
+  EXPECT_GT(move.saves.count, 0) << move.name;
+  EXPECT_TRUE(move.time) << move.name;
+}
+
+// What a move says is what the pipeline says that is asked with it.
+TEST(PipelineMoves, BoundariesAreWhatTheirLayoutAnswers) {
+  const auto answered = answer(question_with(""));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  const PipelineMove* move = find(*answered, "stage-boundaries");
+  ASSERT_NE(move, nullptr);
+  expect_sound(*answered, *move);
+  const auto layers = [](int64_t sum, const StageFigures& stage) { return sum + stage.layers; };
+  EXPECT_EQ(std::accumulate(move->stages.begin(), move->stages.end(), int64_t{0}, layers), 8);
+  EXPECT_LT(move->stages.front().layers, answered->stages.front().layers);
+  const size_t begin = move->how.find("--pipeline");
+  const size_t end = move->how.rfind('\'') + 1;
+  const auto asked = answer(question_with(move->how.substr(begin, end - begin)));
+  ASSERT_TRUE(asked) << asked.error().to_string();
+  ASSERT_EQ(asked->stages.size(), move->stages.size());
+  for (size_t i = 0; i < asked->stages.size(); ++i) {
+    EXPECT_EQ(asked->stages[i].layers, move->stages[i].layers);
+    EXPECT_EQ(asked->stages[i].peak_allocated, move->stages[i].peak_allocated);
+  }
+  EXPECT_NEAR(asked->time->step_seconds.expected, move->time->step_seconds.expected, 1e-9);
+}
+
+TEST(PipelineMoves, TheFullestStageAloneRecomputes) {
+  const auto answered = answer(question_with(""));
+  ASSERT_TRUE(answered);
+  const PipelineMove* move = find(*answered, "recompute-fullest-stages");
+  ASSERT_NE(move, nullptr);
+  expect_sound(*answered, *move);
+  // They all fit as they are, so one is enough; the others stay.
+  EXPECT_NE(move->title.find("stage 0 alone"), std::string::npos) << move->title;
+  for (size_t i = 1; i < move->stages.size(); ++i) {
+    EXPECT_EQ(move->stages[i].peak_allocated, answered->stages[i].peak_allocated);
+  }
+  EXPECT_GE(move->time->step_seconds.expected, answered->time->step_seconds.expected);
+}
+
+TEST(PipelineMoves, FewerMicroBatchesWaitWithoutChunksAndWithSmallerOnes) {
+  const std::string chunks = "--num-virtual-stages-per-pipeline-rank 2";
+  const auto answered = answer(question_with(chunks));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  const PipelineMove* one = find(*answered, "one-chunk-a-stage");
+  ASSERT_NE(one, nullptr);
+  expect_sound(*answered, *one);
+  const auto plain = answer(question_with(""));
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(one->stages.front().peak_allocated, plain->stages.front().peak_allocated);
+  EXPECT_GT(one->time->pipeline_seconds, answered->time->pipeline_seconds);
+  const PipelineMove* half = find(*answered, "half-micro-batch");
+  ASSERT_NE(half, nullptr);
+  expect_sound(*answered, *half);
+  EXPECT_EQ(find(*plain, "one-chunk-a-stage"), nullptr);
+}
+
+TEST(PipelineMoves, WithoutASearchThereAreNone) {
+  FitQuestion question = question_with("");
+  ASSERT_TRUE(question.set("search", "false"));
+  const auto answered = answer(question);
+  ASSERT_TRUE(answered);
+  EXPECT_TRUE(answered->moves.empty());
+}
+
+}  // namespace
+}  // namespace headroom::fit
