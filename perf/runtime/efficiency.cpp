@@ -10,12 +10,11 @@
 //   --always                   a plan serves even where best fit is predicted to need less
 //   --kept                     each case twice: the second run begins with the first one's plan
 //   --step-ms N                how long an iteration takes while a plan is being made (500)
-//   --behind N                 the device is up to N ticks behind the host (4; a tick is a release,
-//   or
-//                              what is done with an event), and two more columns (shared_streams.h)
+//   --behind N                 the device is up to N ticks behind the host (4; a tick is a
+//                              release, or what is done with an event), and two more columns
+//                              (shared_streams.h)
 //   --waits                    the host waits for the device before each optimizer step, as
-//   programs
-//                              that look at their gradients do
+//                              programs that look at their gradients do
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # stress.sh PROGRAM OPERATIONS FIRST_SEED: the ten settings of ctest with other seeds, one behind the
 # other; a line each: setting, exit code, what the program said, processor time. A seed whose plan lends nothing
-# says so in the last two, with exit code 1.
+# says so in the last but one, with exit code 1.
 set -u
 program=${1:?usage: perf/runtime/stress.sh PROGRAM OPERATIONS FIRST_SEED}
 operations=${2:?operations of a setting, such as 1.3e8}

@@ -223,7 +223,8 @@ void add_cells(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
     }
     for (const memory::AddressRange& cell :
          memory::cells_of(std::move(tenants), {track.offset, track.bytes})) {
-      compiled.cells.push_back({cell.offset, cell.size, i});
+      compiled.cells.push_back(cell);
+      compiled.lenders.push_back(i);
     }
   }
 }
@@ -238,8 +239,8 @@ void mark_hand_overs(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
     const auto& slots = plan.signatures[s].slots;
     for (uint32_t i = 0; i < slots.size(); ++i) {
       const Tenant tenant{i, slots[i].ends, slots[i].stream, next[slots[i].stream]++};
-      const auto [first, last] =
-          cells_over(compiled, slots[i].offset, round_up(slots[i].largest, plan.alignment));
+      const auto [first, last] = memory::cells_over(compiled.cells, slots[i].offset,
+                                                    round_up(slots[i].largest, plan.alignment));
       for (uint32_t cell = first; cell < last; ++cell) tenants[cell].push_back(tenant);
     }
     for (const std::vector<Tenant>& of_cell : tenants) mark_hand_overs(of_cell, s, compiled);
@@ -247,16 +248,6 @@ void mark_hand_overs(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
 }
 
 }  // namespace
-
-std::pair<uint32_t, uint32_t> cells_over(const CompiledPlan& plan, int64_t offset, int64_t bytes) {
-  const auto first = std::partition_point(
-      plan.cells.begin(), plan.cells.end(),
-      [&](const LentCell& cell) { return cell.offset + cell.bytes <= offset; });
-  const auto last = std::partition_point(
-      first, plan.cells.end(), [&](const LentCell& cell) { return cell.offset < offset + bytes; });
-  return {static_cast<uint32_t>(first - plan.cells.begin()),
-          static_cast<uint32_t>(last - plan.cells.begin())};
-}
 
 CompiledPlan compile_plan(const memory::MemoryPlan& plan) {
   CompiledPlan compiled;

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "memory/plan/memory_plan.h"
@@ -86,17 +85,11 @@ struct Track {
   bool lends = false;               // its whole range is cut into cells
 };
 
-// A part of a lender's range that changes hands as one.
-struct LentCell {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-  uint32_t track = 0;  // the lender
-};
-
 struct CompiledPlan {
   int64_t bytes = 0;  // of all tracks
   std::vector<Track> tracks;
-  std::vector<LentCell> cells;  // by offset
+  std::vector<memory::AddressRange> cells;  // of lenders, by offset; each changes hands as one
+  std::vector<uint32_t> lenders;            // by cell: the track
   uint32_t places = 0;
   AddressTable place_of;    // from offset + kPlaceShift to its number
   uint32_t longest = 0;     // slots of the longest sequence
@@ -108,10 +101,6 @@ struct CompiledPlan {
 [[nodiscard]] inline uint64_t next_gram(uint64_t gram, int64_t size) {
   return (gram ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15ULL;
 }
-
-// The cells that hold any of [offset, offset + bytes): the first, and one past the last.
-[[nodiscard]] std::pair<uint32_t, uint32_t> cells_over(const CompiledPlan& plan, int64_t offset,
-                                                       int64_t bytes);
 
 // REQUIRES: check_plan(plan).
 [[nodiscard]] CompiledPlan compile_plan(const memory::MemoryPlan& plan);

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "memory/allocator_settings.h"
+#include "memory/plan/lending.h"
 
 namespace headroom::runtime {
 namespace {
@@ -31,7 +32,7 @@ PlannedArena::PlannedArena(std::shared_ptr<const CompiledPlan> plan)
     tracks_[i].slots = &sentinel_;
     tracks_[i].lends = plan_->tracks[i].lends;
   }
-  for (const LentCell& cell : plan_->cells) cells_.push_back({cell.track});
+  for (const uint32_t lender : plan_->lenders) cells_.push_back({lender});
 }
 
 // Streams are named by the order of their first use, as in the plan.
@@ -496,9 +497,9 @@ int64_t PlannedArena::best_fit(const TrackState& track, const CompiledSpace& spa
 
 // Invariants 7 to 9. The last thing that is looked at before something is placed.
 bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
-  const auto [first, last] = cells_over(*plan_, offset, room);
+  const auto [first, last] = memory::cells_over(plan_->cells, offset, room);
   for (uint32_t i = first; i < last; ++i) {
-    const bool is_lender = plan_->cells[i].track == track;
+    const bool is_lender = plan_->lenders[i] == track;
     if (cells_[i].holder == track) continue;
     const bool may_come = is_lender || is_lending_;
     if (may_come && cells_[i].is_done()) continue;
@@ -509,7 +510,7 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
     cells_[i].holder = track;
     ++cells_[i].blocks;
   }
-  if (plan_->cells[first].track != track) ++guests_;
+  if (plan_->lenders[first] != track) ++guests_;
   in_cells_[offset] = {first, last, 0, false};
   return true;
 }
@@ -555,7 +556,7 @@ bool PlannedArena::hand_over(int64_t address) {
 uint32_t PlannedArena::holder_at(int64_t address) const {
   const uint32_t track = track_at(address);
   if (track == kNoNumber || !tracks_[track].lends) return track;
-  const uint32_t cell = cells_over(*plan_, address - tracks_[track].delta, 1).first;
+  const uint32_t cell = memory::cells_over(plan_->cells, address - tracks_[track].delta, 1).first;
   return cells_[cell].holder;
 }
 
@@ -563,8 +564,8 @@ uint32_t PlannedArena::holder_at(int64_t address) const {
 int64_t PlannedArena::address_of(uint32_t track, int64_t offset) const {
   if (is_within(track, offset)) [[likely]]
     return offset + tracks_[track].delta;
-  const uint32_t cell = cells_over(*plan_, offset, 1).first;
-  return offset + tracks_[plan_->cells[cell].track].delta;
+  const uint32_t cell = memory::cells_over(plan_->cells, offset, 1).first;
+  return offset + tracks_[plan_->lenders[cell]].delta;
 }
 
 }  // namespace headroom::runtime

@@ -88,10 +88,6 @@ Result<void> write_plan(const memory::MemoryPlan& plan, const std::string& path)
   return Error{ErrorCode::unavailable, "cannot write the plan: " + reason, path, {}};
 }
 
-}  // namespace
-
-namespace {
-
 bool are_marked(const memory::Iterations& iterations, std::span<const int64_t> marks) {
   const auto has_mark = [&](const memory::Iteration& iteration) {
     const auto mark = std::upper_bound(marks.begin(), marks.end(), iteration.lower);
@@ -110,10 +106,6 @@ memory::Iterations find(const RequestLog::Understood& log) {
   return log.marks.size() < kLeastMarks ? memory::Iterations{}
                                         : memory::find_iterations(log.requests, log.marks);
 }
-
-}  // namespace
-
-namespace {
 
 template <typename Is>
 bool has_slots(const memory::MemoryPlan& plan, Is&& is) {

@@ -10,15 +10,16 @@
 // share of the operations. Where no plan serves in all the time for turns, or none once all run at
 // once, too little is tested, and the run fails, whatever the setting: nothing is perturbed or
 // refused while they take turns, and memory of cuMemAlloc (--plain) is planned as well. With
-// --lends the second stream is used in the middle of each iteration alone, and has to lend. A share
-// of a thread's requests is perturbed, blocks are handed to other threads to be released, other
-// streams use them, memory is taken away and given back, caches are emptied, graphs are captured.
-// Threads die with blocks of theirs alive, which their successors have then; the last thing that a
-// thread does is to allocate and release from a destructor of its own. Checked at each call: no two
-// live blocks overlap; a block lies in mapped memory (it is written to, and its words are there
-// when it is released); no work on another stream still touches what is handed out. At the end:
-// nothing is live, the figures say so, everything can be given back, and the driver saw no rule
-// broken. A watchdog ends a run that stands still.
+// --lends the second stream is used in the middle of each iteration alone, and has to lend where
+// there is one thread (with several it is chance how far behind the log finds the device, and so
+// whether a plan lends). A share of a thread's requests is perturbed, blocks are handed to other
+// threads to be released, other streams use them, memory is taken away and given back, caches are
+// emptied, graphs are captured. Threads die with blocks of theirs alive, which their successors
+// have then; the last thing that a thread does is to allocate and release from a destructor of its
+// own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it is
+// written to, and its words are there when it is released); no work on another stream still touches
+// what is handed out. At the end: nothing is live, the figures say so, everything can be given
+// back, and the driver saw no rule broken. A watchdog ends a run that stands still.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -498,7 +499,9 @@ int main(int argc, char** argv) {
   is_over = true;
   watchdog.join();
   if (statistics().planned_requests == planned_in_turns) fail("no plan served all at once");
-  if (setting.lends && guests() == 0) fail("no stream lent anything to another");
+  if (setting.lends && setting.threads == 1 && guests() == 0) {
+    fail("no stream lent anything to another");
+  }
   headroom_reset();
   headroom_finish();
   headroom_reset();

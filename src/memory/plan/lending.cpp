@@ -47,14 +47,13 @@ class GuestChooser {
   // `by_bytes`: the largest of what lives at the highest load first; else what lives longest.
   std::vector<Guest> choose(bool by_bytes) {
     std::vector<bool> is_tried(slots_.size());
-    int64_t highest = *std::max_element(load_.begin(), load_.end());
+    int64_t highest = highest_load();
     while (guests_.size() < kMostGuests) {
       const auto top = std::max_element(load_.begin(), load_.end());
       highest = std::min(highest, *top);
       if (!add_guest(static_cast<uint32_t>(top - load_.begin()), by_bytes, is_tried)) break;
     }
-    highest = std::min(highest, *std::max_element(load_.begin(), load_.end()));
-    send_home(highest);
+    send_home(std::min(highest, highest_load()));
     return guests_;
   }
   [[nodiscard]] int64_t highest_load() const {
@@ -69,23 +68,11 @@ class GuestChooser {
     for (uint32_t i = slot; i < slots_[slot].ends; ++i) load_[i] += bytes;
   }
 
-  // The cells that hold any of [offset, offset + bytes): first, and one past the last.
-  [[nodiscard]] std::pair<size_t, size_t> cells_over(int64_t offset, int64_t bytes) const {
-    const auto first = std::partition_point(
-        cells_.begin(), cells_.end(),
-        [&](const AddressRange& cell) { return cell.offset + cell.size <= offset; });
-    const auto last = std::partition_point(first, cells_.end(), [&](const AddressRange& cell) {
-      return cell.offset < offset + bytes;
-    });
-    return {static_cast<size_t>(first - cells_.begin()),
-            static_cast<size_t>(last - cells_.begin())};
-  }
-
   void add_busy(uint32_t slot, uint32_t gap) {
     const LendingSlot& what = slots_[slot];
-    const auto [first, last] = cells_over(what.offset, what.bytes);
+    const auto [first, last] = cells_over(cells_, what.offset, what.bytes);
     const uint64_t ends = what.ends;
-    for (size_t cell = first; cell < last; ++cell) {
+    for (uint32_t cell = first; cell < last; ++cell) {
       std::vector<Stretch>& busy = busy_[cell];
       busy.push_back(
           {slot - std::min(slot, gap), static_cast<uint32_t>(std::min<uint64_t>(ends, count()))});
@@ -183,6 +170,17 @@ std::vector<AddressRange> cells_of(std::vector<AddressRange> tenants, AddressRan
   const int64_t end = arena.offset + arena.size;
   if (end > begin) cells.push_back({begin, end - begin});
   return cells;
+}
+
+std::pair<uint32_t, uint32_t> cells_over(std::span<const AddressRange> cells, int64_t offset,
+                                         int64_t bytes) {
+  const auto first = std::partition_point(
+      cells.begin(), cells.end(),
+      [&](const AddressRange& cell) { return cell.offset + cell.size <= offset; });
+  const auto last = std::partition_point(
+      first, cells.end(), [&](const AddressRange& cell) { return cell.offset < offset + bytes; });
+  return {static_cast<uint32_t>(first - cells.begin()),
+          static_cast<uint32_t>(last - cells.begin())};
 }
 
 std::vector<Guest> choose_guests(std::span<const LendingSlot> slots,

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "memory/plan/memory_plan.h"
@@ -28,6 +29,11 @@ inline constexpr size_t kMostGuests = 256;
 // lender's own slots in all signatures, reaches across.
 [[nodiscard]] std::vector<AddressRange> cells_of(std::vector<AddressRange> tenants,
                                                  AddressRange arena);
+
+// Of cells by offset, those that hold any of [offset, offset + bytes): the first, and one past the
+// last.
+[[nodiscard]] std::pair<uint32_t, uint32_t> cells_over(std::span<const AddressRange> cells,
+                                                       int64_t offset, int64_t bytes);
 
 struct LendingSlot {
   // It begins at its own number. Of the lender's: with the slots behind it in which the device may
