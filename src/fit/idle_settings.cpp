@@ -40,9 +40,8 @@ constexpr std::array kRules{
     IdleRule{"find-unused-parameters", has_no_buckets, kNoBuckets},
     IdleRule{"reduce-dtype", [](const FitQuestion& q) { return q.division != Division::fsdp2; },
              "it belongs to --method fsdp2:N"},
-    IdleRule{"sync-each-batch",
-             [](const FitQuestion& q) { return !is_fsdp(q.division) || q.grad_accum == 1; },
-             "it belongs to accumulation under --method fsdp1:N and fsdp2:N"},
+    IdleRule{"sync-each-batch", [](const FitQuestion& q) { return !is_fsdp(q.division); },
+             "it belongs to --method fsdp1:N and fsdp2:N"},
     IdleRule{"reduce-bucket-size", is_no_zero, kNoZero},
     IdleRule{"overlap-comm", is_no_zero, kNoZero},
     IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },
@@ -60,9 +59,13 @@ constexpr std::array kRules{
              [](const FitQuestion& q) {
                const bool is_8_bit = q.optimizer == Optimizer::adamw_8bit ||
                                      q.optimizer == Optimizer::paged_adamw_8bit;
-               return q.accelerate && q.mixed_precision == MixedPrecision::none && !is_8_bit;
+               const bool accumulates =
+                   is_fsdp(q.division) && q.grad_accum > 1 && !q.sync_each_batch;
+               return q.accelerate && q.mixed_precision == MixedPrecision::none && !is_8_bit &&
+                      !accumulates;
              },
-             "it matters under --mixed-precision, and to 8-bit optimizers"},
+             "it matters under --mixed-precision, to 8-bit optimizers, and to accumulation under "
+             "FSDP"},
 };
 
 }  // namespace

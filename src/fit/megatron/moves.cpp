@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "engines/pipeline_layout.h"
 #include "fit/megatron/question.h"
+#include "fit/megatron/search.h"
 #include "fit/search/method_row.h"
 #include "fit/time/pipeline_time.h"
 
@@ -34,12 +35,6 @@ struct Plan {
     return question.megatron->layers_by_stage;
   }
 };
-
-Verdict verdict_of(const Stages& stages) {
-  return std::ranges::max_element(stages, {},
-                                  [](const StageFigures& stage) { return rank_of(stage.verdict); })
-      ->verdict;
-}
 
 const Interval& used_by_fullest(const Stages& stages) {
   return stages[static_cast<size_t>(fullest_stage(stages))].device_used;
@@ -79,6 +74,7 @@ class Mover {
   [[nodiscard]] Result<StageFigures> figures(const Plan& plan, size_t stage) const;
   // Predicts these stages again; false where one of them cannot be asked.
   [[nodiscard]] bool predict(Plan& plan, const std::vector<size_t>& stages) const;
+  // All of them, where each recomputes what the question says.
   [[nodiscard]] bool predict_all(Plan& plan) const;
   // One layer from the fullest stage to the emptiest; nothing where that makes no more room.
   [[nodiscard]] std::optional<Plan> with_a_layer_moved(const Plan& plan) const;
@@ -108,9 +104,9 @@ bool Mover::predict(Plan& plan, const std::vector<size_t>& stages) const {
 }
 
 bool Mover::predict_all(Plan& plan) const {
-  std::vector<size_t> all(plan.stages.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  return predict(plan, all);
+  auto outcome = predict_megatron(any_, timer_, plan.question);
+  if (outcome) plan.stages = std::move(outcome->stages);
+  return bool(outcome);
 }
 
 // Nothing where it saves next to nothing.
@@ -121,7 +117,7 @@ std::optional<PipelineMove> Mover::move_to(const Plan& plan) const {
   move.saves = before - move.device_used.expected;
   if (move.saves.count <= before.count / kLeastPart) return std::nullopt;
   move.stages = plan.stages;
-  move.verdict = verdict_of(plan.stages);
+  move.verdict = worst_verdict(plan.stages);
   const auto chunks = static_cast<int64_t>(plan.question.megatron->layers_by_stage.front().size());
   move.time = pipeline_time(plan.stages, chunks);
   return move;
@@ -185,7 +181,7 @@ std::optional<PipelineMove> Mover::recomputation() const {
     plan.recomputation[fullest] = CheckpointingKind::full;
     if (!predict(plan, {fullest})) return std::nullopt;
     changed.push_back(fullest);
-  } while (verdict_of(plan.stages) != Verdict::yes);
+  } while (worst_verdict(plan.stages) != Verdict::yes);
   // All of them is what --checkpointing full says.
   if (changed.empty() || changed.size() == plan.stages.size()) return std::nullopt;
   std::optional<PipelineMove> move = move_to(plan);
@@ -229,9 +225,12 @@ std::optional<PipelineMove> Mover::half_micro_batch() const {
   std::optional<PipelineMove> move = move_to(plan);
   if (!move) return move;
   const std::string batch = std::to_string(plan.question.batch);
+  const int64_t all =
+      now_.question.batch * now_.question.grad_accum * now_.question.megatron->batches();
   move->name = "half-micro-batch";
   move->title = "half the micro-batch, twice as many: half the sequences in flight";
-  move->how = "give Megatron-LM --micro-batch-size " + batch;
+  move->how = "give Megatron-LM --micro-batch-size " + batch + " and --global-batch-size " +
+              std::to_string(all);
   move->cost = "smaller matrix products";
   return move;
 }

@@ -17,8 +17,8 @@ const std::string kRun =
     "--max-position-embeddings 4096 --vocab-size 32000 --bf16 --micro-batch-size 2 "
     "--pipeline-model-parallel-size 4 --global-batch-size 32 --attention-backend flash ";
 
-FitQuestion question_with(const std::string& more) {
-  const auto arguments = engines::read_megatron_arguments(kRun + more, "run.sh");
+FitQuestion question_of(const std::string& run) {
+  const auto arguments = engines::read_megatron_arguments(run, "run.sh");
   EXPECT_TRUE(arguments) << arguments.error().to_string();
   FitQuestion question;
   question.device = "a100-sxm-80gb";
@@ -26,6 +26,8 @@ FitQuestion question_with(const std::string& more) {
   EXPECT_TRUE(asked) << asked.error().to_string();
   return *asked;
 }
+
+FitQuestion question_with(const std::string& more) { return question_of(kRun + more); }
 
 const PipelineMove* find(const FitAnswer& answer, const std::string& name) {
   const auto found = std::ranges::find(answer.moves, name, &PipelineMove::name);
@@ -77,6 +79,10 @@ TEST(PipelineMoves, TheFullestStageAloneRecomputes) {
     EXPECT_EQ(move->stages[i].peak_allocated, answered->stages[i].peak_allocated);
   }
   EXPECT_GE(move->time->step_seconds.expected, answered->time->step_seconds.expected);
+  const auto all = answer(question_with(
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"));
+  ASSERT_TRUE(all);
+  EXPECT_EQ(move->stages.front().peak_allocated, all->stages.front().peak_allocated);
 }
 
 TEST(PipelineMoves, FewerMicroBatchesWaitWithoutChunksAndWithSmallerOnes) {
@@ -93,6 +99,16 @@ TEST(PipelineMoves, FewerMicroBatchesWaitWithoutChunksAndWithSmallerOnes) {
   const PipelineMove* half = find(*answered, "half-micro-batch");
   ASSERT_NE(half, nullptr);
   expect_sound(*answered, *half);
+  const std::string wanted = "--micro-batch-size 1 and --global-batch-size 32";
+  EXPECT_NE(half->how.find(wanted), std::string::npos) << half->how;
+  std::string run = kRun + chunks;
+  run.replace(run.find("batch-size 2"), 12, "batch-size 1");
+  const auto halved = answer(question_of(run));
+  ASSERT_TRUE(halved) << halved.error().to_string();
+  for (size_t i = 0; i < half->stages.size(); ++i) {
+    EXPECT_EQ(half->stages[i].peak_allocated, halved->stages[i].peak_allocated);
+  }
+  EXPECT_NEAR(half->time->step_seconds.expected, halved->time->step_seconds.expected, 1e-9);
   EXPECT_EQ(find(*plain, "one-chunk-a-stage"), nullptr);
 }
 

@@ -290,6 +290,12 @@ Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer
   return stages;
 }
 
+Verdict worst_verdict(const std::vector<StageFigures>& stages) {
+  return std::ranges::max_element(stages, {},
+                                  [](const StageFigures& stage) { return rank_of(stage.verdict); })
+      ->verdict;
+}
+
 int64_t fullest_stage(const std::vector<StageFigures>& stages) {
   return std::ranges::max_element(stages, {},
                                   [](const StageFigures& stage) {

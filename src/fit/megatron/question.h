@@ -35,6 +35,8 @@ Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer
 
 // The stage that shows most of its device. REQUIRES: stages are there.
 [[nodiscard]] int64_t fullest_stage(const std::vector<StageFigures>& stages);
+// Of all stages together. REQUIRES: there are some.
+[[nodiscard]] Verdict worst_verdict(const std::vector<StageFigures>& stages);
 
 // What the answer lists of such a question, instead of the flags for transformers.
 [[nodiscard]] std::vector<Setting> megatron_settings(const FitQuestion& question);

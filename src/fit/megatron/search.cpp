@@ -31,7 +31,7 @@ Error no_finite_time(const Scenario& any) {
   return {ErrorCode::unavailable, "a step's time is beyond counting", any.device->name, ""};
 }
 
-// As far as communicators are concerned.
+// As far as communicators are concerned, of a stage that has the fewest: no share of an embedding.
 void divide(MegatronSetting& setting, const MegatronDivision& d) {
   model::MegatronRank& rank = setting.stage.rank;
   rank.tensor = d.tensor;
@@ -41,7 +41,7 @@ void divide(MegatronSetting& setting, const MegatronDivision& d) {
   rank.expert_tensor = d.expert_tensor;
   setting.data.data_ranks = d.holders();
   setting.data.expert_ranks = d.gpus() / (d.stages * d.expert * d.expert_tensor);
-  setting.data.shares_embedding = setting.stage.model.tied && d.stages > 1;
+  setting.data.shares_embedding = false;
 }
 
 }  // namespace
@@ -57,9 +57,7 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
   }
   if (!std::isfinite(time->step_seconds.expected)) return no_finite_time(any);
   outcome.time = *time;
-  const auto worst = std::ranges::max_element(
-      outcome.stages, {}, [](const StageFigures& stage) { return rank_of(stage.verdict); });
-  outcome.verdict = worst->verdict;
+  outcome.verdict = worst_verdict(outcome.stages);
   const auto fullest = static_cast<size_t>(fullest_stage(outcome.stages));
   outcome.used = outcome.stages[fullest].device_used.expected;
   return outcome;

@@ -267,10 +267,12 @@ Communicators communicators_of(const FitQuestion& question) {
 Communicators communicators_of(int64_t ranks, const MegatronSetting& setting) {
   const model::MegatronRank& rank = setting.stage.rank;
   const bool has_experts = setting.stage.model.experts > 0;
+  const bool shares_embedding =
+      setting.data.shares_embedding && (rank.is_first() || rank.is_last());
   return communicators_among(
       {ranks, rank.tensor, rank.pipeline, rank.tensor * rank.pipeline, rank.context,
        setting.data.data_ranks, has_experts ? rank.expert * rank.expert_tensor : 1,
-       has_experts ? setting.data.expert_ranks : 1, setting.data.shares_embedding ? 2 : 1});
+       has_experts ? setting.data.expert_ranks : 1, shares_embedding ? 2 : 1});
 }
 
 DeviceMemory memory_of_device(const Scenario& s) {

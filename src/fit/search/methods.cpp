@@ -215,15 +215,15 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
 }
 
 // Of each way the micro-batch that is fastest, of those that fit; the candidate's own, where no
-// other is faster. Returns how many settings were predicted for it.
-Result<int64_t> choose_batches(const Scenario& base, const StepTimer& timer,
-                               std::vector<Candidate>& candidates) {
+// other is faster; what no flag takes is none. Returns how many settings were predicted for it.
+int64_t choose_batches(const Scenario& base, const StepTimer& timer,
+                       std::vector<Candidate>& candidates) {
   std::vector<Tried> all;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].row.reason.empty()) continue;
     for (const int64_t batch : other_batches_of(candidates[i])) {
-      HEADROOM_ASSIGN(Candidate other, with_batch(candidates[i], batch));
-      all.push_back({i, std::move(other), std::nullopt});
+      auto other = with_batch(candidates[i], batch);
+      if (other) all.push_back({i, std::move(*other), std::nullopt});
     }
   }
   for_each_in_parallel(all.size(), 0, [&](size_t i) {
@@ -245,7 +245,9 @@ Result<int64_t> choose_batches(const Scenario& base, const StepTimer& timer,
     candidates[i].row.why.clear();
     fill(base, timer, candidates[i]);
   });
-  return static_cast<int64_t>(all.size() + candidates.size());
+  const auto own = std::ranges::count_if(
+      candidates, [](const Candidate& candidate) { return candidate.row.reason.empty(); });
+  return static_cast<int64_t>(all.size()) + own;
 }
 
 // Why the others are not first, and what the order is.
@@ -340,20 +342,18 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus, int64_t* searched) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
-  const auto fill_all = [&](std::vector<Candidate>& some) -> Result<void> {
+  const auto fill_all = [&](std::vector<Candidate>& some) {
     for_each_in_parallel(some.size(), 0, [&](size_t i) { fill(scenario, timer, some[i]); });
-    if (!leaves_batch_open(scenario)) return {};
-    HEADROOM_ASSIGN(const int64_t predicted, choose_batches(scenario, timer, some));
-    if (searched != nullptr) *searched += predicted;
-    return {};
+    if (searched == nullptr || !leaves_batch_open(scenario)) return;
+    *searched += choose_batches(scenario, timer, some);
   };
-  HEADROOM_TRY(fill_all(candidates));
+  fill_all(candidates);
   const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
     return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
   });
   if (!fits) {
     HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
-    HEADROOM_TRY(fill_all(offloaded));
+    fill_all(offloaded);
     // What DeepSpeed does not do is no way to use the host.
     std::erase_if(offloaded, [](const Candidate& one) { return !one.row.reason.empty(); });
     std::ranges::move(offloaded, std::back_inserter(candidates));

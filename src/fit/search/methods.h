@@ -75,7 +75,8 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
-// `searched`: grows by the settings that were predicted, where micro-batches were searched.
+// `searched`: where it is given, of each way the fastest micro-batch is searched, if the question
+// leaves that open, and it grows by the settings that were predicted.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus, int64_t* searched = nullptr);
