@@ -7,8 +7,7 @@
 
 packages_build="g++:g++ cmake:cmake ninja-build:ninja libfmt-dev libboost-json1.81-dev libcli11-dev
   libsqlite3-dev libcurl4-openssl-dev libisal-dev zlib1g-dev libjs-chart.js"
-packages_test="python3:python3 libgtest-dev librapidcheck-dev ccache:ccache mold:mold
-  pkg-config:pkg-config"
+packages_test="python3:python3 libgtest-dev librapidcheck-dev mold:mold pkg-config:pkg-config"
 packages_all="clang-16:clang++-16 libclang-rt-16-dev libbenchmark-dev"
 
 package_is_here() {

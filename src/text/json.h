@@ -119,7 +119,9 @@ Result<Json> read_json_file(const std::string& path, const JsonLimits& limits = 
 // outlive its views. A view costs one string; no getter throws or aborts.
 class JsonView {
  public:
-  JsonView(const Json& value, std::string file) : value_(&value), place_(std::move(file) + "#") {}
+  JsonView(const Json& value, std::string file) : value_(&value), place_(std::move(file)) {
+    place_ += '#';
+  }
 
   // A value that was copied out of a file, at the place that it had there.
   [[nodiscard]] static JsonView at(const Json& value, std::string place) {
