@@ -206,8 +206,6 @@ GRAPHS = Graphs()
 class OnnxRuntime:
     """One exported model at one level of fusion."""
 
-    patience = 1  # as nongemm_probe.Eager's
-
     def __init__(self, machine, recipe, layers, setting):
         self.library = load_library()
         if setting["phase"] == "decode":
@@ -217,10 +215,10 @@ class OnnxRuntime:
         self.parameters, self.folder = graph.parameters, graph.folder
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
         self.notes = graph.notes[setting["quantize"]]
-        self.session = self._session(os.path.join(self.folder.name, "profile"))
+        self.session = self.make_session(os.path.join(self.folder.name, "profile"))
         self.feeds = graph.feeds(self.session.get_inputs())
 
-    def _session(self, profile_prefix):
+    def make_session(self, profile_prefix):
         options = self.library.SessionOptions()
         level, _, left_out = self.fusion.partition("-")  # "all-GeluFusion": all but that
         options.graph_optimization_level = getattr(self.library.GraphOptimizationLevel, LEVELS[level])
@@ -241,39 +239,48 @@ class OnnxRuntime:
             raise Refused(f"the engine: {str(error).rpartition(' : ')[2]}") from error
 
     def prepare(self, setting):
-        def call():
-            return self.session.run_with_ort_values(None, self.feeds)
+        return OnnxWork(self, self.notes)
+
+
+class OnnxWork:
+    """One setting of it: a session that profiles, and one that does not."""
+
+    def __init__(self, engine, notes):
+        self.engine, self.profiling, self.quiet, self.turns = engine, engine.session, None, Turns()
+        engine.session = None  # two sessions of a large model are one too many
         output = []
-        self.first = self._timed(lambda: output.extend(call()))
+        self.first = self.profiled_once(output.extend)
         import numpy
         is_finite = all(numpy.isfinite(value.numpy()).all() for value in output
                         if value.is_tensor() and value.data_type() in FLOATS_OF_NUMPY)
-        return call, [] if is_finite else ["its output is not finite"]
+        self.notes = notes + ([] if is_finite else ["its output is not finite"])
 
-    def profile(self, call, seconds, file):
-        """Runs of the session that profiles, behind its first one, which warms up; that one where it takes very long."""
-        taken, turns = [self.first], Turns()
-        if not typical_run.is_all(self.first, seconds):
-            taken = typical_run.repeat(lambda: self._timed(call), seconds * self.patience)
-        turn_us, path = turns.mean_us(), self.session.end_profiling()
-        self.session = None  # two sessions of a large model are one too many
+    def profiled_once(self, take=lambda output: None):
+        """Seconds of a run, and those of them that are its own."""
+        waiting = self.engine.machine.waiting
+        waited, start = waiting.seconds(), time.perf_counter()
+        output = self.profiling.run_with_ort_values(None, self.engine.feeds)
+        taken = time.perf_counter() - start
+        own = taken - (waiting.seconds() - waited)
+        take(output)
+        return taken, own
+
+    def end_profiling(self, taken, file):
+        """`taken` are the last runs under the profiler."""
+        turn_us, path = self.turns.mean_us(), self.profiling.end_profiling()
+        self.profiling = None
         with open(path, encoding="utf-8") as profile:
             runs = runs_of(json.load(profile))[-len(taken):]
         os.remove(path)
         return typical_run.keep(taken, typical_run.Reading(runs.__getitem__, marks_of_run, lambda _, events: events),
-                                self.machine, turn_us, file)
+                                self.engine.machine, turn_us, file)
 
-    def _timed(self, call):
-        """Seconds of a run, and those of them that are its own."""
-        waited, start = self.machine.waiting.seconds(), time.perf_counter()
-        call()
-        taken = time.perf_counter() - start
-        return taken, taken - (self.machine.waiting.seconds() - waited)
-
-    def leave_profiler(self):
-        """A session that notes nothing, warm."""
-        self.session = self._session(None)
-        self.session.run_with_ort_values(None, self.feeds)
+    def plain(self):
+        """A run of a session that notes nothing, warm."""
+        if self.quiet is None:
+            self.quiet = self.engine.make_session(None)
+            self.quiet.run_with_ort_values(None, self.engine.feeds)
+        return lambda: self.quiet.run_with_ort_values(None, self.engine.feeds)
 
 
 def marks_of_run(run):

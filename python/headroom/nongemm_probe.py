@@ -1,46 +1,49 @@
-"""Runs one model with random weights in several settings, for its time and a profile of it.
+"""Runs models with random weights in several settings each, for their time and a profile of it.
 
     python -m headroom.nongemm_probe --spec SPEC.json
 
-The runner behind `headroom bench nongemm` and `headroom bench decode`. SPEC (headroom.nongemm_spec/1) names the model, the
-device, the settings, the seconds for each, and a folder for traces. Of each setting: warm-up, some runs
-under the profiler, of which the quickest one's trace is kept and a typical one composed (typical_run.py), then runs
-without it until the median is sure or the time is up; what a trace says is read by the caller. A run that takes longer
-than all of the time is made once, under the profiler. A model too big for the machine is measured with few layers, twice.
-A setting with a `context` is a decode step with so many tokens in the cache of each sequence (decode_step.py): the model
-then has as many layers as fit, and what the machine reaches at its best is measured beside it.
+The runner behind `headroom bench nongemm` and `headroom bench decode`. SPEC (headroom.nongemm_spec/2) names the device, the
+seconds for a setting, a folder for traces, and the parts: a model, its settings, and how long it may take. Of each setting:
+warm-up, some runs under the profiler, of which the quickest one's trace is kept and a typical one composed, and runs
+without it, in visits that take turns with other settings' (nongemm_visits.py); what a trace says is read by the caller.
+A model too big for the machine is measured with few layers, twice. A setting with a `context` is a decode step with so many
+tokens in the cache of each sequence (decode_step.py): the model then has as many layers as fit, and what the machine
+reaches at its best is measured beside it.
 
-Prints on stderr, a line each: `headroom: machine {...}` once, `headroom: measured {...}` for each
-measurement or refusal. A refusal is a result. Exit codes: 0, 2 (usage), 3 (the spec), 4 (no PyTorch,
-no such device).
+Each part has a process of its own, which dies of what its model does and leaves nothing behind. They are forked off one
+that has imported what they need and done nothing else, which takes seconds: no thread of it runs, and no device was asked.
+
+Prints on stderr, a line each: `headroom: machine {...}` once a part, `headroom: measured {...}` for each
+measurement or refusal, `headroom: ended {...}` behind each part. A refusal is a result. Exit codes: 0, 2 (usage), 3 (the
+spec), 4 (no PyTorch, no such device).
 """
 
 import argparse
+import contextlib
 import ctypes
 import gc
+import importlib
 import importlib.metadata
 import json
-import math
 import os
 import re
 import signal
 import statistics
 import sys
 import tempfile
-import time
+import traceback
 
-from headroom import decode_step, energy, trace_module, typical_run
-from headroom.device_probe import LEAST_OF_A_SAMPLE, Machine, available_host_bytes, peak_rates, say
+from headroom import decode_step, nongemm_visits, trace_module, typical_run
+from headroom.device_probe import Machine, available_host_bytes, peak_rates, say
 from headroom.nongemm_models import DTYPES, Recipe, Refused
 from headroom.nongemm_onnx import OnnxRuntime
 from headroom.waiting import Turns
 
 EXIT_BAD_INPUT, EXIT_UNAVAILABLE = 3, 4
-SPEC_SCHEMA = "headroom.nongemm_spec/1"
-SURE = 0.02              # half width of the median's interval, of the median
-LEAST_SAMPLES, MOST_SAMPLES = 3, 200
+SPEC_SCHEMA = "headroom.nongemm_spec/2"
 ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
-MOST_DECODE_PROFILED = 2.0  # seconds: of `bench decode` the quickest run alone is read
+ROOM_LEFT = 0.5          # of what is free before a group of settings, while engines are made beside each other
+WEIGHTS_OF_MAKING = 5    # times its weights: what exporting a model and opening it takes meanwhile
 MOST_REASON = 300
 STEP, WORK = "ProfilerStep#0", ("cpu_op", "user_annotation")
 LEAST_TICK = 1e-3        # of a profile's microseconds
@@ -66,56 +69,11 @@ def die_with_parent():
 
 # ---- measuring ----------------------------------------------------------------------------------
 
-class Stopwatch:
-    """The seconds of single calls, of the device's work too."""
-
-    def __init__(self, machine):
-        self.machine, self.undisturbed = machine, []
-
-    def once(self, call):
-        self.settle()
-        waited, start = self.machine.waiting.seconds(), time.perf_counter()
-        call()
-        self.settle()
-        taken = time.perf_counter() - start
-        self.undisturbed.append(max(taken - (self.machine.waiting.seconds() - waited), LEAST_OF_A_SAMPLE * taken))
-        return taken
-
-    def undisturbed_seconds(self):
-        """The median of the runs so far, less what other programs took; None where the system does not say."""
-        is_known = self.machine.waiting.is_known and not self.machine.is_cuda
-        return statistics.median(self.undisturbed) if is_known else None
-
-    def settle(self):
-        if self.machine.is_cuda:
-            self.machine.torch.cuda.synchronize(self.machine.device)
-
-    def samples(self, call, seconds):
-        """Single runs, until their median is sure or the time is up; and how sure it is."""
-        samples, deadline = [], time.perf_counter() + seconds
-        while True:
-            samples.append(self.once(call))
-            if self.undisturbed[-len(samples)] > seconds:  # a run that takes all of the time is not made three times
-                return samples, None
-            if len(samples) < LEAST_SAMPLES:
-                continue
-            half = half_width(samples)
-            if half <= SURE or time.perf_counter() >= deadline or len(samples) >= MOST_SAMPLES:
-                return samples, half
-
-
-def half_width(samples):
-    """Of the median's interval, as a part of it: 1.57 interquartile ranges over the root of the count
-    (McGill, Tukey and Larsen 1978)."""
-    low, middle, high = statistics.quantiles(samples, n=4)
-    return 1.57 * (high - low) / math.sqrt(len(samples)) / middle
-
-
 class Profiler:
     """Runs under PyTorch's profiler, and their traces, which are written and read where they are asked for."""
 
     def __init__(self, machine):
-        self.machine, self.stopwatch, self.profiles, self.turns = machine, Stopwatch(machine), [], Turns()
+        self.machine, self.stopwatch, self.profiles, self.turns = machine, nongemm_visits.Stopwatch(machine), [], Turns()
         kinds = machine.torch.profiler.ProfilerActivity
         self.activities = [kinds.CPU, kinds.CUDA] if machine.is_cuda else [kinds.CPU]
 
@@ -138,8 +96,8 @@ class Profiler:
                 return json.load(trace)
 
     def keep(self, runs, file):
-        """`runs` as once() gave them; where several threads had operators, the quickest one's trace alone."""
-        turn_us = self.turns.mean_us()
+        """The last `runs` as once() gave them; where several threads had operators, the quickest one's trace alone."""
+        turn_us, self.profiles = self.turns.mean_us(), self.profiles[-len(runs):]
         return typical_run.keep(runs, typical_run.Reading(self.trace, marks_of_step, with_events), self.machine, turn_us, file)
 
 
@@ -200,7 +158,7 @@ def is_finite(torch, output):
 class Eager:
     """PyTorch as it is, operator by operator."""
 
-    patience = 1  # times the seconds of a setting: as long may its run take that is made several times
+    is_compiled = False
 
     def __init__(self, machine, recipe, layers, setting):
         torch = machine.torch
@@ -224,48 +182,20 @@ class Eager:
         self.module = module.to(machine.device)
 
     def prepare(self, setting):
-        """A function to be measured, and what is to be said of it."""
-        self.cache_bytes = 0
         if setting.get("context"):
-            call, self.cache_bytes = decode_step.make_step(self.machine, self.module, self.dtype, setting["batch"],
-                                                           setting["context"], available_bytes(self.machine))
-            return self._checked(call)
+            call, cache_bytes = decode_step.make_step(self.machine, self.module, self.dtype, setting["batch"],
+                                                      setting["context"], available_bytes(self.machine))
+            return EagerWork(self, call, cache_bytes)
         args, named = self.recipe.inputs(self.module, setting["batch"], self.dtype, self.machine.device)
         if setting["phase"] == "decode":
             call = self._decode(named)
         else:
             def call():
                 return self.forward(*args, **named)
-        return self._checked(call)
+        return EagerWork(self, call)
 
     def forward(self, *args, **named):
         return self.module(*args, **named)
-
-    def _checked(self, call):
-        routing, outputs = Routing(self.machine.torch, self.module), []
-        self.first = self._first_run(lambda: outputs.append(call()))
-        notes = routing.words()
-        for words in ("stated", "remarks"):  # of our own modules
-            notes += getattr(self.module, words, list)()
-        if not is_finite(self.machine.torch, outputs.pop()):
-            notes.append("its output is not finite")
-        return call, notes
-
-    def _first_run(self, call):
-        """It warms up. Where it takes very long it is all that there is: its profiler and what that says."""
-        profiler = Profiler(self.machine)
-        return profiler, profiler.once(call)
-
-    def profile(self, call, seconds, file):
-        profiler, first = self.first or (None, None)
-        self.first = None
-        if first and typical_run.is_all(first, seconds):
-            return profiler.keep([first], file)
-        profiler = Profiler(self.machine)
-        return profiler.keep(typical_run.repeat(lambda: profiler.once(call), seconds * self.patience), file)
-
-    def leave_profiler(self):
-        """Nothing of it is left."""
 
     def _decode(self, named):
         """One token for each sequence, whose cache holds all of the tokens before."""
@@ -284,8 +214,40 @@ class Eager:
         return call
 
 
+class EagerWork:
+    """One setting of PyTorch's: its first run, which warms up, and its profiler."""
+
+    def __init__(self, engine, call, cache_bytes=0):
+        torch = engine.machine.torch
+        self.call, self.cache_bytes, self.profiler, self.first = call, cache_bytes, Profiler(engine.machine), None
+        routing, outputs = Routing(torch, engine.module), []
+        if engine.is_compiled:
+            outputs.append(call())  # it compiles
+        else:
+            self.first = self.profiler.once(lambda: outputs.append(call()))
+        self.notes = routing.words()
+        for words in ("stated", "remarks"):  # of our own modules
+            self.notes += getattr(engine.module, words, list)()
+        if not is_finite(torch, outputs.pop()):
+            self.notes.append("its output is not finite")
+        self.notes += engine.notes
+
+    def profiled_once(self):
+        return self.profiler.once(self.call)
+
+    def end_profiling(self, taken, file):
+        """`taken` are the last runs under the profiler."""
+        profiler, self.profiler = self.profiler, None
+        return profiler.keep(taken, file)
+
+    def plain(self):
+        return self.call
+
+
 class Compiled(Eager):
     """PyTorch's Inductor: chains of operators as one kernel each, products left to the library."""
+
+    is_compiled = True
 
     def __init__(self, machine, recipe, layers, setting):
         if setting["quantize"] != "none":
@@ -301,10 +263,6 @@ class Compiled(Eager):
 
     def forward(self, *args, **named):
         return self.compiled(*args, **named)
-
-    def _first_run(self, call):
-        call()  # it compiles
-
 
 ENGINES = {"pytorch": Eager, "compiled": Compiled, "onnxruntime": OnnxRuntime}
 
@@ -351,16 +309,50 @@ class Session:
         return 0 if self.engine is None else self.engine.parameters * self.engine.dtype.itemsize
 
     def run(self):
-        ended = set()
+        """A job is visited with those before it that memory holds beside it, until all of its visits are made."""
+        ended, open_jobs = set(), []
         for setting, layers in self.jobs(ended):
             if setting["id"] in ended:
                 continue
-            try:
-                self.report(setting, layers, self.measure(setting, layers))
-            except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
-                ended.add(setting["id"])
-                self.drop()
-                self.report_failure(setting, layers, error)
+            if not self.has_room_beside(open_jobs, setting, layers):
+                self.finish(open_jobs, ended)
+            visits = nongemm_visits.VISITS if is_held_beside(setting, layers) else 1
+            self.attempt(setting, layers, ended, lambda: open_jobs.append((visits, self.open(setting, layers))))
+            self.visit(open_jobs, ended)
+        self.finish(open_jobs, ended)
+
+    def attempt(self, setting, layers, ended, action):
+        try:
+            action()
+            return True
+        except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
+            ended.add(setting["id"])
+            self.drop()
+            self.report_failure(setting, layers, error)
+            return False
+
+    def finish(self, open_jobs, ended):
+        while open_jobs:
+            self.visit(open_jobs, ended)
+
+    def visit(self, open_jobs, ended):
+        """Each once; what is over is reported, and leaves."""
+        for visits, job in list(open_jobs):
+            is_well = self.attempt(job.setting, job.layers, ended, lambda: job.visit(visits, self.file_of(job)))
+            if is_well and job.profiled:
+                self.report(job.setting, job.layers, self.members_of(job))
+            if not is_well or job.profiled:
+                open_jobs.remove((visits, job))
+
+    def has_room_beside(self, open_jobs, setting, layers):
+        """Whether another engine's making leaves room: of a model several times its weights, while it is made."""
+        if not open_jobs:
+            self.room = available_bytes(self.machine)
+            return True
+        if not is_held_beside(setting, layers) or not is_held_beside(open_jobs[0][1].setting, open_jobs[0][1].layers):
+            return False
+        weights = (self.whole or open_jobs[0][1].work.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
+        return available_bytes(self.machine) >= max(ROOM_LEFT * self.room, WEIGHTS_OF_MAKING * weights)
 
     def report_failure(self, setting, layers, error):
         if isinstance(error, (Refused, trace_module.TraceError)):
@@ -400,40 +392,40 @@ class Session:
             self.built = key
         return self.engine
 
-    def measure(self, setting, layers):
+    def open(self, setting, layers):
         if setting.get("context") and self.peaks is None:  # before the model fills the memory
             self.peaks = peak_rates(self.machine, getattr(self.machine.torch, DTYPES[setting["dtype"]]))
         engine = self.engine_for(setting, layers)
-        call, notes = engine.prepare(setting)
-        notes += engine.notes
-        depth = "whole" if layers is None else f"{layers}-layers"
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
-        seconds = min(self.spec["seconds"], MOST_DECODE_PROFILED) if setting.get("context") else self.spec["seconds"]
-        if layers is not None and not setting.get("context"):  # a difference of two is multiplied by all layers
-            engine.patience = typical_run.MUCH_TOO_LONG
-        profiled = engine.profile(call, seconds, os.path.join(self.spec["traces"], name))
-        stopwatch, joules = Stopwatch(self.machine), None
-        if profiled.own_seconds <= self.spec["seconds"] or setting.get("context"):
-            engine.leave_profiler()
-            meter = energy.meter_of(self.machine)
-            samples, half = stopwatch.samples(call, self.spec["seconds"])
-            joules = meter.joules()
-        else:
-            samples = profiled.all_seconds
-            half = half_width(samples) if len(samples) >= LEAST_SAMPLES else None
-            notes.append(typical_run.UNDER_PROFILER)
-        median = statistics.median(samples)
-        decode = None if not setting.get("context") else {
-            "quickest_seconds": min(stopwatch.undisturbed), "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,
-            "undisturbed_seconds": stopwatch.undisturbed_seconds(),
-            "joules": None if joules is None else joules / len(samples), "cache_bytes": engine.cache_bytes,
+        work = engine.prepare(setting)
+        work.parameters = engine.parameters
+        return nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"])
+
+    def file_of(self, job):
+        depth = "whole" if job.layers is None else f"{job.layers}-layers"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{job.setting['id']}-{depth}").lstrip(".-") + ".trace.json.gz"
+        return os.path.join(self.spec["traces"], name)
+
+    def members_of(self, job):
+        """REQUIRES: all of its visits are made."""
+        profiled, samples = job.profiled, job.samples
+        joules = None if samples.joules is None else samples.joules / len(samples.seconds)
+        decode = None if not job.is_decode else {
+            "quickest_seconds": min(samples.stopwatch.undisturbed),
+            "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,
+            "undisturbed_seconds": samples.stopwatch.undisturbed_seconds(),
+            "joules": joules, "cache_bytes": job.work.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
-        return {"status": "measured", "seconds": median, "uncertainty": half, "samples": len(samples),
-                "decode": decode, "layers_of_model": self.recipe.layers,
-                "parameters": engine.parameters, "model_parameters": self.whole, "trace": name,
-                "joules": None if joules is None else joules / len(samples),
-                "typical_trace": profiled.typical, "profiled_runs": profiled.runs,
-                "profiled_seconds": profiled.seconds, "notes": notes}
+        return {"status": "measured", "seconds": statistics.median(samples.seconds), "uncertainty": samples.half,
+                "samples": len(samples.seconds), "decode": decode, "layers_of_model": self.recipe.layers,
+                "parameters": job.work.parameters, "model_parameters": self.whole, "joules": joules,
+                "trace": os.path.basename(self.file_of(job)), "typical_trace": profiled.typical,
+                "profiled_runs": profiled.runs, "profiled_seconds": profiled.seconds, "notes": job.notes}
+
+
+def is_held_beside(setting, layers):
+    """Whether it may stay in memory while others are made: neither a few layers of a large model, nor a decode step, whose
+    model was made to fill the memory, nor what another compilation throws away."""
+    return layers is None and not setting.get("context") and setting["engine"] != "compiled"
 
 
 def available_bytes(machine):
@@ -450,6 +442,66 @@ def machine_of(machine):
     except importlib.metadata.PackageNotFoundError:
         members["transformers"] = ""
     return members
+
+
+def run_part(torch, spec, part):
+    """In a process of its own."""
+    die_with_parent()
+    if spec.get("threads"):
+        torch.set_num_threads(spec["threads"])
+    try:
+        machine = Machine(torch, spec["on"])
+        torch.empty(1, device=machine.device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        say(f"there is no device {spec['on']}: {str(error).splitlines()[0]}")
+        return EXIT_UNAVAILABLE
+    report("machine", machine_of(machine))
+    try:
+        with torch.inference_mode():
+            session = Session(machine, {**spec, **part})
+            session.run()
+    except (Refused, trace_module.TraceError) as refusal:
+        for setting in part["settings"]:
+            report("measured", {"id": setting["id"], "layers": None, "status": "refused",
+                                "reason": str(refusal)[:MOST_REASON]})
+    return 0
+
+
+def run_and_exit(torch, spec, part):
+    """Python's own end would wait for threads that the engines of this process began, some of them for ever."""
+    code = 1
+    try:
+        code = run_part(torch, spec, part)
+    except BaseException:  # noqa: BLE001  said, and never beyond
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def import_for(parts):
+    """What their processes would import one by one; what is not there they will miss themselves."""
+    names = {"transformers"} if any("config" in part["model"] for part in parts) else set()
+    if any(setting["engine"] == "onnxruntime" for part in parts for setting in part["settings"]):
+        names |= {"onnxruntime", "onnxruntime.quantization", "onnxscript", "torch.onnx._internal.exporter._core"}
+    for name in sorted(names):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # no pass of the collector touches, and so copies, what all of them share
+
+
+def wait_for(process, most_seconds):
+    """Its exit code, 128 and the signal where one ended it, and whether its time was up."""
+    late = []
+
+    def end_it(*_):
+        late.append(True)
+        os.kill(process, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, end_it)
+    signal.alarm(most_seconds)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    signal.alarm(0)
+    return (code if code >= 0 else 128 - code), bool(late)
 
 
 def main():
@@ -470,23 +522,17 @@ def main():
     except ImportError as error:
         say(f"PyTorch cannot be imported: {error}")
         return EXIT_UNAVAILABLE
-    if spec.get("threads"):
-        torch.set_num_threads(spec["threads"])
-    try:
-        machine = Machine(torch, spec["on"])
-        torch.empty(1, device=machine.device)
-    except (RuntimeError, AssertionError, ValueError) as error:
-        say(f"there is no device {spec['on']}: {str(error).splitlines()[0]}")
-        return EXIT_UNAVAILABLE
-    report("machine", machine_of(machine))
-    try:
-        with torch.inference_mode():
-            session = Session(machine, spec)
-            session.run()
-    except (Refused, trace_module.TraceError) as refusal:
-        for setting in spec["settings"]:
-            report("measured", {"id": setting["id"], "layers": None, "status": "refused",
-                                "reason": str(refusal)[:MOST_REASON]})
+    import_for(spec["parts"])
+    for place, part in enumerate(spec["parts"]):
+        with tempfile.TemporaryDirectory(prefix="headroom-") as folder:  # which a part that was killed leaves, too
+            process = os.fork()
+            if process == 0:
+                tempfile.tempdir = folder
+                run_and_exit(torch, spec, part)
+            code, is_late = wait_for(process, part["most_seconds"])
+        if code == EXIT_UNAVAILABLE:
+            return code
+        report("ended", {"part": place, "exit_code": code, "is_late": is_late})
     return 0
 
 

@@ -3,7 +3,7 @@
 //
 // The paper's experiment (NonGEMM Bench, arXiv 2404.11788) on this machine, with random weights: a
 // setting is a model in an engine with a batch, a type, a quantization and a fusion.
-// measure_nongemm() has the Python runner (python/headroom/nongemm_probe.py) run one model's
+// measure_nongemm() has the Python runner (python/headroom/nongemm_probe.py) run models in their
 // settings and hands on each record as it comes; what a profile says is read by the caller's
 // reader, since that is another question's work. answer_nongemm() makes rows of records, and is
 // pure. A model too big for the machine has two records with few layers, of which the whole is
@@ -110,10 +110,14 @@ Result<NongemmRecords> parse_nongemm_records(std::string_view text, const std::s
 Result<NongemmRecord> read_runner_record(const text::JsonView& view,
                                          const std::map<std::string, NongemmSetting>& by_id);
 
-// One model's settings, to be run.
-struct NongemmRun {
+// A model's settings, to be run.
+struct NongemmPart {
   NongemmModel model;
   std::vector<NongemmSetting> settings;
+};
+
+struct NongemmRun {
+  std::vector<NongemmPart> parts;
   std::string on = "cpu";
   double seconds = 20;       // of runs, for each setting
   int64_t threads = 0;       // of the CPU; 0: as many as PyTorch takes
@@ -125,7 +129,7 @@ struct NongemmRun {
   std::function<Result<void>(const NongemmRecord&)> on_record;
   ProfileReader read_profile;
 };
-// Every setting gets a record: what the runner died of is the reason of those that it left.
+// Every setting gets a record: what a model's process died of is the reason of those that it left.
 // Errors: what on_machine and on_record return, and unavailable without Python or the device.
 Result<void> measure_nongemm(const NongemmRun& run);
 

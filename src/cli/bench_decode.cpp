@@ -225,7 +225,7 @@ Result<void> measure(const model::ResolvedModel& model, const Words& words,
   text::Progress bar("measuring", static_cast<int64_t>(settings.size()), console.err, console.quiet,
                      text::sink_for(STDERR_FILENO));
   int64_t done = 0;
-  run.model = bench::decode_model(model);
+  bench::NongemmPart part{bench::decode_model(model), {}};
   run.layers = question.layers;
   run.folder = store.folder();
   run.read_profile = read_bench_profile;
@@ -244,10 +244,12 @@ Result<void> measure(const model::ResolvedModel& model, const Words& words,
     if (store.has(setting, question.layers)) {
       bar.update(++done);
     } else {
-      run.settings.push_back(setting);
+      part.settings.push_back(setting);
     }
   }
-  return run.settings.empty() ? Result<void>() : bench::measure_nongemm(run);
+  if (part.settings.empty()) return {};
+  run.parts.push_back(std::move(part));
+  return bench::measure_nongemm(run);
 }
 
 // Without words to the contrary, what the records of that model are of.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -204,17 +205,19 @@ class Advance {
         bar_("measuring", settings, console.err, console.quiet, text::sink_for(STDERR_FILENO)) {}
 
   void expect(const NongemmModel& model, size_t settings) {
+    weights_.emplace(model.name, weight_of(model));
     left_ += weight_of(model) * static_cast<double>(settings);
   }
   void skip() { bar_.update(++done_); }
   // A whole that is composed has two records, of which the second one is the last.
-  void take(const NongemmModel& model, const NongemmRecord& record) {
+  void take(const NongemmRecord& record) {
     const bool is_half = record.layers && !record.setting.context &&
                          record.status == bench::NongemmStatus::measured &&
                          half_.insert(record.setting.id()).second;
     if (is_half) return;
-    left_ -= weight_of(model);
-    measured_ += weight_of(model);
+    const double weight = weights_.at(record.setting.model);
+    left_ -= weight;
+    measured_ += weight;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
     bar_.set_note(text::time_left(spent.count() * left_ / measured_));
     bar_.update(++done_);
@@ -230,6 +233,7 @@ class Advance {
 
   std::chrono::steady_clock::time_point start_;
   text::Progress bar_;
+  std::map<std::string, double> weights_;  // by the model's name
   std::set<std::string> half_;
   double left_ = 0, measured_ = 0;
   int64_t done_ = 0;
@@ -258,37 +262,32 @@ Result<void> measure(const Words& words, const Console& console, BenchStore& sto
     total += settings_of_models.back().size();
   }
   Advance advance(static_cast<int64_t>(total), console);
-  std::vector<bench::NongemmRun> runs;
+  bench::NongemmRun run;
+  run.on = on;
+  run.seconds = seconds;
+  run.threads = threads;
+  run.is_composed = words.has("composed");
+  run.folder = store.folder();
+  run.read_profile = read_bench_profile;
+  run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
+  run.on_record = [&](const NongemmRecord& record) {
+    advance.take(record);
+    return store.add(record);
+  };
   for (size_t i = 0; i < models.size(); ++i) {
-    const NongemmModel& model = models[i];
-    bench::NongemmRun run;
-    run.model = model;
-    run.on = on;
-    run.seconds = seconds;
-    run.threads = threads;
-    run.is_composed = words.has("composed");
-    run.folder = store.folder();
-    run.read_profile = read_bench_profile;
-    run.on_machine = [&](const timing::Machine& machine) { return store.set_machine(machine); };
-    run.on_record = [&advance, &store, &model](const NongemmRecord& record) {
-      advance.take(model, record);
-      return store.add(record);
-    };
+    bench::NongemmPart part{models[i], {}};
     for (const NongemmSetting& setting : settings_of_models[i]) {
       if (store.has(setting)) {
         advance.skip();
       } else {
-        run.settings.push_back(setting);
+        part.settings.push_back(setting);
       }
     }
-    advance.expect(model, run.settings.size());
-    runs.push_back(std::move(run));
+    advance.expect(part.model, part.settings.size());
+    if (!part.settings.empty()) run.parts.push_back(std::move(part));
   }
-  for (const bench::NongemmRun& run : runs) {
-    if (run.settings.empty()) continue;
-    HEADROOM_TRY(bench::measure_nongemm(run));
-  }
-  return {};
+  if (run.parts.empty()) return {};
+  return bench::measure_nongemm(run);
 }
 
 // Of what was asked for: a folder may hold more.

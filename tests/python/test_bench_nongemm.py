@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from headroom import nongemm_models, nongemm_onnx, nongemm_probe
+from headroom import nongemm_models, nongemm_onnx, nongemm_probe, nongemm_visits
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -340,8 +340,8 @@ def test_frozen_normalization_normalizes():
 
 
 def test_a_median_is_as_sure_as_its_samples():
-    assert nongemm_probe.half_width([1.0] * 9) == 0
-    assert nongemm_probe.half_width([1.0, 2.0, 3.0]) > nongemm_probe.half_width([1.0, 2.0, 3.0] * 9)
+    assert nongemm_visits.half_width([1.0] * 9) == 0
+    assert nongemm_visits.half_width([1.0, 2.0, 3.0]) > nongemm_visits.half_width([1.0, 2.0, 3.0] * 9)
 
 
 def test_a_python_that_says_nothing_leaves_nothing(headroom_binary, tmp_path):
