@@ -188,3 +188,15 @@ def test_what_a_model_does_to_its_process_is_its_own(tmp_path):
     measured = [json.loads(words) for kind, words in said if kind == "measured"]
     assert [(one["id"], one["status"]) for one in measured] == [("well/pytorch/none/1", "measured")]
     assert not list(room.iterdir())  # nothing of those that were killed
+
+
+def test_a_model_that_takes_its_process_with_it_takes_no_other(headroom_binary, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    done = subprocess.run([headroom_binary, "bench", "nongemm", "own.py:dies", "own.py:well", "--engine", "pytorch", "--batches", "1",
+                           "--quantize", "none", "--seconds", "0.05", "--threads", "1", "--json"], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=300, check=False, env={**os.environ, "HEADROOM_PYTHON": sys.executable})
+    assert done.returncode == 5, done.stderr
+    answer = json.loads(done.stdout)
+    assert [row["setting"]["model"] for row in answer["rows"]] == ["own.py:well"]
+    assert [(one["setting"]["model"], one["reason"]) for one in answer["not_measured"]] == [
+        ("own.py:dies", "the system ended the runner, as it does where memory runs out")]
