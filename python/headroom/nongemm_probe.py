@@ -264,6 +264,7 @@ class Compiled(Eager):
     def forward(self, *args, **named):
         return self.compiled(*args, **named)
 
+
 ENGINES = {"pytorch": Eager, "compiled": Compiled, "onnxruntime": OnnxRuntime}
 
 
@@ -316,12 +317,14 @@ class Session:
                 continue
             if not self.has_room_beside(open_jobs, setting, layers):
                 self.finish(open_jobs, ended)
-            visits = nongemm_visits.VISITS if is_held_beside(setting, layers) else 1
-            self.attempt(setting, layers, ended, lambda: open_jobs.append((visits, self.open(setting, layers))))
+            if not open_jobs:
+                self.room = available_bytes(self.machine)
+            self.attempt(setting, layers, ended, lambda: open_jobs.append(self.open(setting, layers)))
             self.visit(open_jobs, ended)
         self.finish(open_jobs, ended)
 
     def attempt(self, setting, layers, ended, action):
+        """Whether it went well; its failure is reported, and ends the setting."""
         try:
             action()
             return True
@@ -337,21 +340,21 @@ class Session:
 
     def visit(self, open_jobs, ended):
         """Each once; what is over is reported, and leaves."""
-        for visits, job in list(open_jobs):
-            is_well = self.attempt(job.setting, job.layers, ended, lambda: job.visit(visits, self.file_of(job)))
+        for job in list(open_jobs):
+            is_well = self.attempt(job.setting, job.layers, ended, lambda: job.visit(self.file_of(job)))
             if is_well and job.profiled:
                 self.report(job.setting, job.layers, self.members_of(job))
             if not is_well or job.profiled:
-                open_jobs.remove((visits, job))
+                open_jobs.remove(job)
 
     def has_room_beside(self, open_jobs, setting, layers):
-        """Whether another engine's making leaves room: of a model several times its weights, while it is made."""
+        """Whether another engine may be made beside those that are open, which takes several times the model's weights."""
         if not open_jobs:
-            self.room = available_bytes(self.machine)
             return True
-        if not is_held_beside(setting, layers) or not is_held_beside(open_jobs[0][1].setting, open_jobs[0][1].layers):
+        beside = open_jobs[0]
+        if not is_held_beside(setting, layers) or not is_held_beside(beside.setting, beside.layers):
             return False
-        weights = (self.whole or open_jobs[0][1].work.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
+        weights = (self.whole or beside.work.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
         return available_bytes(self.machine) >= max(ROOM_LEFT * self.room, WEIGHTS_OF_MAKING * weights)
 
     def report_failure(self, setting, layers, error):
@@ -398,7 +401,8 @@ class Session:
         engine = self.engine_for(setting, layers)
         work = engine.prepare(setting)
         work.parameters = engine.parameters
-        return nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"])
+        visits = nongemm_visits.VISITS if is_held_beside(setting, layers) else 1
+        return nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"], visits)
 
     def file_of(self, job):
         depth = "whole" if job.layers is None else f"{job.layers}-layers"

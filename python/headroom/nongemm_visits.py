@@ -82,20 +82,20 @@ def half_width(samples):
 class Job:
     """One setting with so many layers, and what its visits found."""
 
-    def __init__(self, machine, setting, layers, work, seconds):
-        self.setting, self.layers, self.work, self.seconds = setting, layers, work, seconds
+    def __init__(self, machine, setting, layers, work, seconds, visits=VISITS):
+        self.setting, self.layers, self.work, self.seconds, self.visits = setting, layers, work, seconds, visits
         self.taken, self.samples, self.visited, self.profiled, self.notes = [], Samples(machine), 0, None, list(work.notes)
         self.is_decode = bool(setting.get("context"))
 
-    def visit(self, visits, file):
-        """One of so many; behind the last one, or a run that takes all of the time, `profiled` is there."""
+    def visit(self, file):
+        """One of them; behind the last one, or a run that takes all of the time, `profiled` is there."""
         self.visited += 1
-        self._profile(self.visited / visits)
+        self._profile(self.visited / self.visits)
         is_long = min(own for _, own in self.taken) > self.seconds and not self.is_decode
-        if self.visited == visits or is_long:
+        if self.visited == self.visits or is_long:
             self.profiled = self.work.end_profiling(self.taken, file)
         if not is_long:
-            self.samples.take(self.work.plain(), self.seconds, self.visited, visits)
+            self.samples.take(self.work.plain(), self.seconds, self.visited, self.visits)
             return
         self.samples.seconds = self.profiled.all_seconds
         self.samples.half = half_width(self.samples.seconds) if len(self.samples.seconds) >= LEAST_SAMPLES else None

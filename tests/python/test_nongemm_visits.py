@@ -51,8 +51,8 @@ class Work:
         return self.run
 
 
-def job_of(clock, work, seconds=2.0, layers=None):
-    return nongemm_visits.Job(clock, {}, layers, work, seconds)
+def job_of(clock, work, layers=None, visits=nongemm_visits.VISITS):
+    return nongemm_visits.Job(clock, {}, layers, work, 2.0, visits)
 
 
 def test_what_lasts_for_seconds_hits_a_visit_and_not_the_setting(monkeypatch):
@@ -61,14 +61,14 @@ def test_what_lasts_for_seconds_hits_a_visit_and_not_the_setting(monkeypatch):
         return 0.375 if now < 3 else 0.25
 
     clock = Clock(monkeypatch)
-    alone = job_of(clock, Work(clock, seconds))
-    alone.visit(1, "a")
+    alone = job_of(clock, Work(clock, seconds), visits=1)
+    alone.visit("a")
     assert min(alone.work.ended)[0] == 0.375
     clock = Clock(monkeypatch)
     job = job_of(clock, Work(clock, seconds))
     for visit in range(nongemm_visits.VISITS):
         assert job.profiled is None
-        job.visit(nongemm_visits.VISITS, "a")
+        job.visit("a")
         clock.now += 5.0  # of other settings
     assert {own for _, own in job.work.ended} == {0.375, 0.25}
     assert sorted(job.samples.seconds)[len(job.samples.seconds) // 2] == 0.25
@@ -78,9 +78,9 @@ def test_what_lasts_for_seconds_hits_a_visit_and_not_the_setting(monkeypatch):
 @pytest.mark.parametrize("visits", [1, nongemm_visits.VISITS])
 def test_as_many_runs_whether_in_one_visit_or_in_several(monkeypatch, a_run, profiled, visits):
     clock = Clock(monkeypatch)
-    job = job_of(clock, Work(clock, lambda now: a_run))
+    job = job_of(clock, Work(clock, lambda now: a_run), visits=visits)
     for _ in range(visits):
-        job.visit(visits, "a")
+        job.visit("a")
     assert job.profiled and job.notes == ["as it is"]
     assert len(job.taken) == profiled and job.samples.half == 0
     assert len(job.samples.seconds) == nongemm_visits.LEAST_SAMPLES * (visits if a_run < 0.2 else 1)  # sure at once
@@ -91,7 +91,7 @@ def test_each_visit_has_samples_in_the_median(monkeypatch):
     clock = Clock(monkeypatch)
     job = job_of(clock, Work(clock, lambda now: 0.1875 if now < 2 else 0.125))
     for _ in range(nongemm_visits.VISITS):
-        job.visit(nongemm_visits.VISITS, "a")
+        job.visit("a")
         clock.now += 1.0
     slow = sum(seconds == 0.1875 for seconds in job.samples.seconds)
     assert 0 < slow <= len(job.samples.seconds) / 2
@@ -100,18 +100,18 @@ def test_each_visit_has_samples_in_the_median(monkeypatch):
 def test_a_run_that_takes_all_of_the_time_is_made_once(monkeypatch):
     clock = Clock(monkeypatch)
     job = job_of(clock, Work(clock, lambda now: 3.0, first=(3.5, 3.5)))
-    job.visit(nongemm_visits.VISITS, "a")
+    job.visit("a")
     assert job.profiled and job.taken == [(3.0, 3.0)]
     assert job.samples.seconds == [3.0] and job.samples.half is None and typical_run.UNDER_PROFILER in job.notes
     long = job_of(clock, Work(clock, lambda now: 9.0, first=(9.5, 9.4)))  # so long that the first one is all
-    long.visit(nongemm_visits.VISITS, "a")
+    long.visit("a")
     assert long.taken == [(9.5, 9.4)]
 
 
 def test_of_few_layers_three_runs_are_made_of_what_takes_longer(monkeypatch):
     clock = Clock(monkeypatch)
-    job = job_of(clock, Work(clock, lambda now: 3.0, first=(3.5, 3.5)), layers=2)
-    job.visit(1, "a")
+    job = job_of(clock, Work(clock, lambda now: 3.0, first=(3.5, 3.5)), layers=2, visits=1)
+    job.visit("a")
     assert len(job.taken) == 3 and len(job.samples.seconds) == 3
 
 
