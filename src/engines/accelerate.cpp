@@ -43,13 +43,7 @@ Result<void> read_fsdp(const JsonView& fsdp, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto version, fsdp.optional_int("fsdp_version", 1, 2));
   setup.sharing = version.value_or(1) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
   HEADROOM_ASSIGN(const auto offloads, fsdp.optional_bool("fsdp_offload_params"));
-  if (offloads.value_or(false)) {
-    if (setup.sharing == Sharing::fsdp2) {
-      return fsdp.error_at("fsdp_offload_params", "is not modelled of FSDP's second version",
-                           "false, or fsdp_version: 1");
-    }
-    setup.offloads_parameters = true;
-  }
+  if (offloads.value_or(false)) setup.offloads_parameters = true;
   HEADROOM_ASSIGN(setup.checkpoints, fsdp.optional_bool("fsdp_activation_checkpointing"));
   if (setup.sharing == Sharing::fsdp2) {
     const text::Json* reshards = fsdp.json().find("fsdp_reshard_after_forward");

@@ -13,8 +13,7 @@
 
 namespace headroom::engines {
 
-// What cannot be modelled (offload of FSDP's second version, other strategies) is an Error at its
-// place.
+// What cannot be modelled (other strategies, say) is an Error at its place.
 Result<TrainingSetup> read_accelerate(const text::JsonView& root);
 
 [[nodiscard]] std::string accelerate_yaml(const TrainingSetup& setup);

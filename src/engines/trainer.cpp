@@ -252,10 +252,6 @@ Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSe
     HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));
     HEADROOM_TRY(read_fsdp_config(read, in.view().place() + "/fsdp_config", setup));
   }
-  if (setup.sharing == Sharing::fsdp2 && setup.offloads_parameters.value_or(false)) {
-    return in.view().error_at("fsdp", "offloads, which is not modelled of FSDP's second version",
-                              "no offload, or fsdp_config's version: 1");
-  }
   return {};
 }
 

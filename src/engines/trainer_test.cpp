@@ -83,7 +83,7 @@ TEST(Trainer, FsdpOfBothVersions) {
   EXPECT_FALSE(read("output_dir: o\nfsdp_config:\n  version: 1\n")->sharing);
 }
 
-TEST(Trainer, FsdpsFirstVersionOffloads) {
+TEST(Trainer, FsdpOffloads) {
   const std::string words = "output_dir: o\nfsdp: full_shard offload\n";
   const std::string first = words + "fsdp_config:\n  version: 1\n";
   ASSERT_TRUE(read(first));
@@ -91,8 +91,11 @@ TEST(Trainer, FsdpsFirstVersionOffloads) {
   EXPECT_EQ(read(first + "  cpu_offload: false\n")->offloads_parameters, false);
   const std::string said = "output_dir: o\nfsdp: true\nfsdp_config:\n  fsdp_cpu_offload: true\n";
   EXPECT_EQ(read(said + "  fsdp_version: 1\n")->offloads_parameters, true);
-  EXPECT_FALSE(read(words));
-  EXPECT_FALSE(read(said));
+  for (const std::string& second : {words, said}) {
+    ASSERT_TRUE(read(second));
+    EXPECT_EQ(read(second)->sharing, Sharing::fsdp2);
+    EXPECT_EQ(read(second)->offloads_parameters, true);
+  }
 }
 
 // What DeepSpeed's file leaves to the Trainer has the Trainer's.

@@ -474,11 +474,11 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
 }
 
 // FSDP's first version has that, its second not yet.
-TEST(Fit, SharesInTheHostsMemoryAreARemedyOfFsdp1) {
+TEST(Fit, SharesInTheHostsMemoryAreARemedyOfFsdp) {
   FitQuestion question = mistral(1, 512);
   question.search = true;
   for (const auto& [method, is_remedy] :
-       {std::pair{"fsdp1:4", true}, std::pair{"fsdp2:4", false}}) {
+       {std::pair{"fsdp1:4", true}, std::pair{"fsdp2:4", true}, std::pair{"zero3:4", false}}) {
     ASSERT_TRUE(question.set("method", method));
     const auto found = answer(question);
     ASSERT_TRUE(found) << found.error().to_string();

@@ -20,7 +20,8 @@ struct ShardedParameter {
   int64_t share = 0;   // elements of a rank, padded
   DType type{};        // of the shard
   DType gathered_type{};
-  Tensor shard;  // as the optimizer sees it
+  op::Dims rows;  // of the shard
+  Tensor shard;   // as the optimizer sees it; nothing where it is the host's
   Tensor whole;  // its storage comes and goes
   Tensor leaf;   // the parameter, a view of it
   // Of micro-batches that were not reduced, in the type of reductions, where it is another.
@@ -68,7 +69,7 @@ class Fsdp2 final : public ShardedMethod {
       for (const uint32_t index : unit->what->parameters) construct_parameter(*unit, index, frame);
       for (const ShardedParameter& parameter : unit->parameters) {
         const Parameter& of = graph_.parameters[parameter.index];
-        if (!of.trainable) continue;
+        if (!of.trainable || options_.offload) continue;
         all.push_back(optimized_parameter(parameter.shard, of));
         all.back().is_lm_head = false;  // its gradient's block is not its own (parallel_method.h)
       }
@@ -126,9 +127,12 @@ class Fsdp2 final : public ShardedMethod {
     op::Dims rows = parameter.shape;
     rows[0] = (rows[0] + options_.ranks - 1) / options_.ranks;
     made.share = op::product(rows);
-    made.shard = eager_.empty(rows, made.type);
-    made.shard->is_parameter = true;
-    made.shard->requires_grad = parameter.trainable;
+    made.rows = std::move(rows);
+    if (!options_.offload) {
+      made.shard = eager_.empty(made.rows, made.type);
+      made.shard->is_parameter = true;
+      made.shard->requires_grad = parameter.trainable;
+    }
     made.whole = eager_.empty({made.share * options_.ranks}, made.gathered_type);
     eager_.release_storage(made.whole);
     made.leaf = eager_.alias(made.whole, parameter.shape, op::contiguous_strides(parameter.shape));
@@ -146,15 +150,30 @@ class Fsdp2 final : public ShardedMethod {
     if (unit.gathered || unit.is_whole || unit.parameters.empty()) return;
     const StreamScope on_stream(recorder_, kGatherStream);
     CategoryScope scope(recorder_, Category::gathered);
-    Tensor cast;
-    if (unit.cast_bytes > 0) {
-      CategoryScope temporary(recorder_, Category::temporary);
-      cast = eager_.empty({unit.cast_bytes}, DType::u8);
-      eager_.kernel(op::OpKind::cast, 0, 2 * unit.cast_bytes, unit.cast_bytes);
-    }
+    const std::vector<Tensor> shares = shares_to_gather(unit);
     unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
     unit.gather = recorder_.begin_collective(op::OpKind::all_gather, unit.gathered_bytes,
                                              unit.gathered.bytes());
+  }
+
+  // What is copied into the buffer, where that is no block of the rank's own: all that is cast in one
+  // (_get_param_all_gather_inputs), or of the host's each for itself (FSDPParam.all_gather_inputs).
+  std::vector<Tensor> shares_to_gather(const Unit& unit) {
+    CategoryScope temporary(recorder_, Category::temporary);
+    std::vector<Tensor> shares;
+    if (options_.offload) {
+      for (const ShardedParameter& parameter : unit.parameters) {
+        Tensor arrived = eager_.empty({parameter.share}, parameter.type);
+        if (parameter.type != parameter.gathered_type) {
+          arrived = op::to(eager_, arrived, parameter.gathered_type);
+        }
+        shares.push_back(std::move(arrived));
+      }
+    } else if (unit.cast_bytes > 0) {
+      shares.push_back(eager_.empty({unit.cast_bytes}, DType::u8));
+      eager_.kernel(op::OpKind::cast, 0, 2 * unit.cast_bytes, unit.cast_bytes);
+    }
+    return shares;
   }
 
   // wait_for_unshard
@@ -308,8 +327,10 @@ class Fsdp2 final : public ShardedMethod {
     }
     CategoryScope scope(recorder_, Category::gradient);
     Tensor output = reduced_share(unit, share, type, with_gradient.front()->type);
+    if (options_.offload) return;  // copied to the host
     for (ShardedParameter* parameter : with_gradient) {
-      Tensor view = eager_.alias(output, parameter->shard.sizes(), parameter->shard.strides());
+      Tensor view =
+          eager_.alias(output, parameter->rows, op::contiguous_strides(parameter->rows));
       view->base = Tensor();
       if (parameter->shard->grad) {
         op::add_inplace(eager_, parameter->shard->grad, view);

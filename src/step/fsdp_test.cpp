@@ -90,15 +90,53 @@ TEST_P(Fsdp, ARankKeepsItsShareOfParametersAndStates) {
 }
 
 // CPUOffload: shares are the host's, and what is gathered is as ever.
-TEST(Fsdp1, OffloadedSharesAreNotOnTheDevice) {
-  TrainOptions options = options_of(4);
+TEST_P(Fsdp, OffloadedSharesAreNotOnTheDevice) {
+  TrainOptions options = options_of(4, GetParam());
   std::get<FsdpOptions>(options.parallel).offload = true;
   const StepTrace trace = trace_of(options);
   auto left = left_over(trace);
   EXPECT_LT(left[Category::parameter], 1024);  // the rotary frequencies
   EXPECT_EQ(left[Category::gradient], 0);
   EXPECT_EQ(left[Category::optimizer_state] + left[Category::lm_head_state], 0);
-  EXPECT_EQ(most_of(trace, Category::gathered), kRoot + 2 * kLayer);
+  EXPECT_EQ(most_of(trace, Category::gathered), kRoot + (GetParam() == 1 ? 2 : 3) * kLayer);
+}
+
+// FSDPParam.all_gather_inputs: each parameter's share comes and is cast before the next one's, and
+// all of them are there until the buffer is filled.
+TEST(Fsdp2, OffloadedSharesComeOneByOne) {
+  TrainOptions options = options_of(4, 2);
+  auto& fsdp = std::get<FsdpOptions>(options.parallel);
+  fsdp.offload = true;
+  fsdp.compute = op::DType::bf16;
+  const StepTrace trace = trace_of(options);
+  const auto& events = trace.memory.events;
+  int gathers = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const memory::BufferInfo& buffer = trace.memory.buffers[events[i].buffer];
+    const bool is_filled = events[i].kind == memory::EventKind::alloc && buffer.stream == 1 &&
+                           buffer.category == Category::gathered && buffer.requested_bytes == kLayer;
+    if (!is_filled) continue;
+    ++gathers;
+    int64_t held = 0, most = 0;
+    for (size_t k = 0; k < i; ++k) {
+      const memory::BufferInfo& share = trace.memory.buffers[events[k].buffer];
+      if (share.stream != 1 || share.category != Category::temporary) continue;
+      held += events[k].kind == memory::EventKind::alloc ? share.requested_bytes
+                                                         : -share.requested_bytes;
+      most = std::max(most, held);
+    }
+    EXPECT_EQ(held, kLayer / 4) << i;
+    EXPECT_GT(most, held) << i;  // one in float32 beside those that are cast
+  }
+  EXPECT_GT(gathers, 2 * kLayers);
+}
+
+// The host adds what it has, which the first version does not.
+TEST(Fsdp2, OffloadedGradientsAddUpOnTheHost) {
+  TrainOptions options = options_of(4, 2);
+  std::get<FsdpOptions>(options.parallel).offload = true;
+  options.accumulation = 3;
+  EXPECT_EQ(left_over(trace_of(options))[Category::gradient], 0);
 }
 
 // _use_low_precision_shard: room for the low share comes first, what is cast comes and goes before

@@ -30,8 +30,8 @@ struct FsdpOptions {
   // as accelerate has them. Nothing: all in the parameters' own.
   std::optional<op::DType> compute;
   std::optional<op::DType> reduce;  // of fully_shard, gradients are reduced in; else their own
-  // Of the first version, CPUOffload(offload_params=True): shares of parameters and of gradients
-  // are the host's, which steps there; a share comes to the device to be gathered.
+  // CPUOffload(offload_params=True), of the second version CPUOffloadPolicy(): shares of parameters
+  // and of gradients are the host's, which steps there; a share comes to the device to be gathered.
   bool offload = false;
   // Gradients are reduced behind every micro-batch; else whole ones add up on each rank until the
   // last, as under no_sync() and set_requires_gradient_sync(False).

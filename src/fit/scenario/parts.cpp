@@ -235,7 +235,7 @@ Result<void> check_optimizer(const FitQuestion& q) {
   if (offloads_parameters(q) && !is_sharded && q.division != Division::zero3) {
     return contradiction("offload",
                          "parameters on the host are FSDP's shares or ZeRO's third stage's",
-                         "--method fsdp1:N or zero3:N, or --offload optimizer");
+                         "--method fsdp1:N, fsdp2:N or zero3:N, or --offload optimizer");
   }
   if (q.offload == Offload::optimizer_and_parameters && is_sharded) {
     return contradiction("offload", "FSDP's shares are on the host with their optimizer, or not",
@@ -315,11 +315,10 @@ Result<void> check_fsdp(const Scenario& s) {
   }
   if (q.offload == Offload::optimizer)
     return unsupported("offload", "the optimizer alone under FSDP");
-  if (q.offload == Offload::parameters && q.division == Division::fsdp2) {
-    return unsupported("offload", "fully_shard's CPUOffloadPolicy");
-  }
-  // _flat_param.py: what was reduced is the host's, and the next cannot be added to it there.
-  if (q.offload == Offload::parameters && q.grad_accum > 1 && syncs_each_batch(q)) {
+  // _flat_param.py: what was reduced is the host's, and the next cannot be added to it there, which
+  // fully_shard does.
+  if (q.offload == Offload::parameters && q.division == Division::fsdp1 && q.grad_accum > 1 &&
+      syncs_each_batch(q)) {
     return contradiction("offload", "FSDP adds nothing to gradients that the host has",
                          "--sync-each-batch false, as accelerate accumulates; or --grad-accum 1");
   }

@@ -107,10 +107,12 @@ constexpr Change kChanges[] = {
      "states travel over PCIe every step",
      [](const FitQuestion& q) { return q.offload == Offload::none; }},
     {"offload-shares", "shares of all that is trained in the host's memory", "--offload parameters",
-     nullptr, "FullyShardedDataParallel(..., cpu_offload=CPUOffload(True))",
+     nullptr,
+     "FullyShardedDataParallel(..., cpu_offload=CPUOffload(True)), or fully_shard(..., "
+     "offload_policy=CPUOffloadPolicy())",
      "the host steps the optimizer; parameters and gradients travel over PCIe every step",
      [](const FitQuestion& q) {
-       return q.division == Division::fsdp1 && q.offload == Offload::none;
+       return is_fsdp(q.division) && q.offload == Offload::none;
      }},
     {"offload-parameters", "optimizer states and parameters in the host's memory",
      "--offload optimizer,parameters", nullptr, "DeepSpeed offload_optimizer and offload_param",

@@ -141,7 +141,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   } else {
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
                                     q.mixed_precision == MixedPrecision::fp16);
-    if (q.division == Division::fsdp1) setup.offloads_parameters = offloads_parameters(q);
+    if (is_fsdp(q.division)) setup.offloads_parameters = offloads_parameters(q);
   }
   setup.batch = q.batch;
   setup.grad_accum = q.grad_accum;
@@ -162,7 +162,7 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
       "attention", "loss",      "kernels",      "optimizer-in-backward",
       "freeze",    "lora-rank", "lora-targets", "lora-dtype"};
   const bool is_accelerate = kind == "accelerate";
-  const bool says_offload = is_zero(q.division) || q.division == Division::fsdp1;
+  const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
   if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
     if (flag == std::string_view("batch") && !is_accelerate) continue;

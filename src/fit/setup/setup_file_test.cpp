@@ -161,12 +161,14 @@ TEST_F(SetupFile, TheThirdStageReadsBack) {
 }
 
 TEST_F(SetupFile, SharesInTheHostsMemoryReadBack) {
-  for (const char* offload : {"none", "parameters"}) {
-    const FitQuestion asked = question_of({{"method", "fsdp1:8"}, {"offload", offload}});
-    EXPECT_EQ(read_back(asked, "accelerate").offload, asked.offload) << offload;
-    const auto emitted = emit_setup(asked, {"accelerate", folder_ / "x.yaml"});
-    ASSERT_TRUE(emitted);
-    EXPECT_TRUE(emitted->by_hand.empty()) << offload;
+  for (const char* method : {"fsdp1:8", "fsdp2:8"}) {
+    for (const char* offload : {"none", "parameters"}) {
+      const FitQuestion asked = question_of({{"method", method}, {"offload", offload}});
+      EXPECT_EQ(read_back(asked, "accelerate").offload, asked.offload) << method << offload;
+      const auto emitted = emit_setup(asked, {"accelerate", folder_ / "x.yaml"});
+      ASSERT_TRUE(emitted);
+      EXPECT_TRUE(emitted->by_hand.empty()) << method << offload;
+    }
   }
 }
 
