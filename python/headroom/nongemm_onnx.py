@@ -245,6 +245,8 @@ class OnnxRuntime:
 class OnnxWork:
     """One setting of it: a session that profiles, and one that does not."""
 
+    cache_bytes = 0
+
     def __init__(self, engine, notes):
         self.engine, self.profiling, self.quiet, self.turns = engine, engine.session, None, Turns()
         engine.session = None  # two sessions of a large model are one too many

@@ -183,9 +183,8 @@ class Eager:
 
     def prepare(self, setting):
         if setting.get("context"):
-            call, cache_bytes = decode_step.make_step(self.machine, self.module, self.dtype, setting["batch"],
-                                                      setting["context"], available_bytes(self.machine))
-            return EagerWork(self, call, cache_bytes)
+            return EagerWork(self, *decode_step.make_step(self.machine, self.module, self.dtype, setting["batch"],
+                                                          setting["context"], available_bytes(self.machine)))
         args, named = self.recipe.inputs(self.module, setting["batch"], self.dtype, self.machine.device)
         if setting["phase"] == "decode":
             call = self._decode(named)
@@ -339,13 +338,13 @@ class Session:
             self.visit(open_jobs, ended)
 
     def visit(self, open_jobs, ended):
-        """Each once; what is over is reported, and leaves."""
-        for job in list(open_jobs):
-            is_well = self.attempt(job.setting, job.layers, ended, lambda: job.visit(self.file_of(job)))
-            if is_well and job.profiled:
-                self.report(job.setting, job.layers, self.members_of(job))
-            if not is_well or job.profiled:
+        """Each that is not over once; what is over is reported, and leaves, in the order of the settings."""
+        for job in [job for job in open_jobs if not job.profiled]:
+            if not self.attempt(job.setting, job.layers, ended, lambda: job.visit(self.file_of(job))):
                 open_jobs.remove(job)
+        while open_jobs and open_jobs[0].profiled:
+            job = open_jobs.pop(0)
+            self.report(job.setting, job.layers, self.members_of(job))
 
     def has_room_beside(self, open_jobs, setting, layers):
         """Whether another engine may be made beside those that are open, which takes several times the model's weights."""
@@ -354,7 +353,7 @@ class Session:
         beside = open_jobs[0]
         if not is_held_beside(setting, layers) or not is_held_beside(beside.setting, beside.layers):
             return False
-        weights = (self.whole or beside.work.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
+        weights = (self.whole or beside.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
         return available_bytes(self.machine) >= max(ROOM_LEFT * self.room, WEIGHTS_OF_MAKING * weights)
 
     def report_failure(self, setting, layers, error):
@@ -399,10 +398,10 @@ class Session:
         if setting.get("context") and self.peaks is None:  # before the model fills the memory
             self.peaks = peak_rates(self.machine, getattr(self.machine.torch, DTYPES[setting["dtype"]]))
         engine = self.engine_for(setting, layers)
-        work = engine.prepare(setting)
-        work.parameters = engine.parameters
         visits = nongemm_visits.VISITS if is_held_beside(setting, layers) else 1
-        return nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"], visits)
+        job = nongemm_visits.Job(self.machine, setting, layers, engine.prepare(setting), self.spec["seconds"], visits)
+        job.parameters = engine.parameters
+        return job
 
     def file_of(self, job):
         depth = "whole" if job.layers is None else f"{job.layers}-layers"
@@ -417,11 +416,11 @@ class Session:
             "quickest_seconds": min(samples.stopwatch.undisturbed),
             "profiled_waited_seconds": profiled.seconds - profiled.own_seconds,
             "undisturbed_seconds": samples.stopwatch.undisturbed_seconds(),
-            "joules": joules, "cache_bytes": job.work.cache_bytes,
+            "joules": joules, "cache_bytes": job.cache_bytes,
             "peak_bytes_per_second": self.peaks["bytes"], "peak_flops_per_second": self.peaks["flops"]}
         return {"status": "measured", "seconds": statistics.median(samples.seconds), "uncertainty": samples.half,
                 "samples": len(samples.seconds), "decode": decode, "layers_of_model": self.recipe.layers,
-                "parameters": job.work.parameters, "model_parameters": self.whole, "joules": joules,
+                "parameters": job.parameters, "model_parameters": self.whole, "joules": joules,
                 "trace": os.path.basename(self.file_of(job)), "typical_trace": profiled.typical,
                 "profiled_runs": profiled.runs, "profiled_seconds": profiled.seconds, "notes": job.notes}
 

@@ -85,7 +85,7 @@ class Job:
     def __init__(self, machine, setting, layers, work, seconds, visits=VISITS):
         self.setting, self.layers, self.work, self.seconds, self.visits = setting, layers, work, seconds, visits
         self.taken, self.samples, self.visited, self.profiled, self.notes = [], Samples(machine), 0, None, list(work.notes)
-        self.is_decode = bool(setting.get("context"))
+        self.cache_bytes, self.is_decode = work.cache_bytes, bool(setting.get("context"))
 
     def visit(self, file):
         """One of them; behind the last one, or a run that takes all of the time, `profiled` is there."""
@@ -96,11 +96,13 @@ class Job:
             self.profiled = self.work.end_profiling(self.taken, file)
         if not is_long:
             self.samples.take(self.work.plain(), self.seconds, self.visited, self.visits)
-            return
-        self.samples.seconds = self.profiled.all_seconds
-        self.samples.half = half_width(self.samples.seconds) if len(self.samples.seconds) >= LEAST_SAMPLES else None
-        self.samples.joules = None
-        self.notes.append(typical_run.UNDER_PROFILER)
+        else:
+            self.samples.seconds = self.profiled.all_seconds
+            self.samples.half = half_width(self.samples.seconds) if len(self.samples.seconds) >= LEAST_SAMPLES else None
+            self.samples.joules = None
+            self.notes.append(typical_run.UNDER_PROFILER)
+        if self.profiled:
+            self.work = None  # of which nothing is wanted any more, and which holds a model
 
     def _profile(self, part):
         seconds = min(self.seconds, MOST_DECODE_PROFILED) if self.is_decode else self.seconds

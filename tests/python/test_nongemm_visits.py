@@ -27,10 +27,10 @@ class Clock:
 class Work:
     """Of an engine: `seconds(now)` a run."""
 
-    notes = ["as it is"]
+    notes, cache_bytes = ["as it is"], 0
 
     def __init__(self, clock, seconds, first=None):
-        self.clock, self.seconds, self.first, self.ended = clock, seconds, first, None
+        self.clock, self.seconds, self.first = clock, seconds, first
 
     def run(self):
         taken = self.seconds(self.clock.now)
@@ -42,7 +42,6 @@ class Work:
         return taken, taken
 
     def end_profiling(self, taken, file):
-        self.ended = list(taken)
         profiled = typical_run.Profiled(*min(taken))
         profiled.all_seconds = [seconds for seconds, _ in taken]
         return profiled
@@ -63,14 +62,14 @@ def test_what_lasts_for_seconds_hits_a_visit_and_not_the_setting(monkeypatch):
     clock = Clock(monkeypatch)
     alone = job_of(clock, Work(clock, seconds), visits=1)
     alone.visit("a")
-    assert min(alone.work.ended)[0] == 0.375
+    assert min(alone.taken)[0] == 0.375
     clock = Clock(monkeypatch)
     job = job_of(clock, Work(clock, seconds))
     for visit in range(nongemm_visits.VISITS):
         assert job.profiled is None
         job.visit("a")
         clock.now += 5.0  # of other settings
-    assert {own for _, own in job.work.ended} == {0.375, 0.25}
+    assert {own for _, own in job.taken} == {0.375, 0.25}
     assert sorted(job.samples.seconds)[len(job.samples.seconds) // 2] == 0.25
 
 
@@ -148,24 +147,54 @@ def setting(model, engine="pytorch", quantize="none", batch=1):
             "batch": batch, "dtype": "fp32", "quantize": quantize, "fusion": "none"}
 
 
-def test_settings_of_a_model_take_turns(tmp_path, monkeypatch):
+@pytest.fixture
+def measuring(tmp_path, monkeypatch):
+    """Four settings of a small model, a function that measures them, and what it visited and reported, in order."""
     pytest.importorskip("transformers")
     from headroom import nongemm_probe
-    made, reported, visit = [], [], nongemm_visits.Job.visit
-    monkeypatch.setattr(nongemm_visits.Job, "visit", lambda self, *rest: (made.append(self.setting["id"]), visit(self, *rest)))
+    visited, reported, visit = [], [], nongemm_visits.Job.visit
+
+    def noted(job, file):
+        visited.append(job.setting["id"])
+        visit(job, file)
+
+    def measure():
+        with torch.inference_mode():
+            nongemm_probe.Session(nongemm_probe.Machine(torch, "cpu"), spec).run()
+
+    monkeypatch.setattr(nongemm_visits.Job, "visit", noted)
     monkeypatch.setattr(nongemm_probe, "report", lambda kind, members: reported.append(members["id"]))
     settings = [setting("tiny", quantize=quantize, batch=batch) for quantize in ("none", "int8") for batch in (1, 2)]
     spec = {"model": {"config": TINY, "inputs": {"tokens": 8}}, "seconds": 0.3, "traces": str(tmp_path), "settings": settings}
-    with torch.inference_mode():
-        nongemm_probe.Session(nongemm_probe.Machine(torch, "cpu"), spec).run()
-    a, b, c, d = (one["id"] for one in settings)
-    assert made == [a, a, b, a, b, c, b, c, d, c, d, d]
-    assert reported == [a, b, c, d]
-    made.clear()
-    monkeypatch.setattr(nongemm_probe, "ROOM_LEFT", 2.0)  # no room beside each other
-    with torch.inference_mode():
-        nongemm_probe.Session(nongemm_probe.Machine(torch, "cpu"), spec).run()
-    assert made == [one for one in (a, b, c, d) for _ in range(nongemm_visits.VISITS)]
+    return types.SimpleNamespace(run=measure, ids=[one["id"] for one in settings], visited=visited, reported=reported)
+
+
+def test_settings_of_a_model_take_turns(measuring):
+    measuring.run()
+    a, b, c, d = measuring.ids
+    assert measuring.visited == [a, a, b, a, b, c, b, c, d, c, d, d]
+    assert measuring.reported == [a, b, c, d]
+
+
+def test_what_is_over_early_is_reported_in_its_turn(measuring, monkeypatch):
+    a, b, c, d = measuring.ids
+    noted = nongemm_visits.Job.visit
+
+    def over_at_once(job, file):
+        job.visits = 1 if job.setting["id"] == b else job.visits
+        noted(job, file)
+
+    monkeypatch.setattr(nongemm_visits.Job, "visit", over_at_once)
+    measuring.run()
+    assert measuring.visited == [a, a, b, a, c, c, d, c, d, d]
+    assert measuring.reported == [a, b, c, d]
+
+
+def test_without_room_beside_each_other_they_follow_one_another(measuring, monkeypatch):
+    from headroom import nongemm_probe
+    monkeypatch.setattr(nongemm_probe, "ROOM_LEFT", 2.0)
+    measuring.run()
+    assert measuring.visited == [one for one in measuring.ids for _ in range(nongemm_visits.VISITS)]
 
 
 def test_what_a_model_does_to_its_process_is_its_own(tmp_path):

@@ -131,6 +131,7 @@ def test_every_case_is_run(plain):
     assert sorted(done.stdout.split()) == sorted(CASES)
 
 
+@pytest.mark.full  # compiled twice more, for minutes
 @pytest.mark.parametrize("case", CASES)
 def test_with_sanitizers(here, sanitized, case):
     hold(here, sanitized, case)
