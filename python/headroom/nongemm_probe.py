@@ -318,9 +318,25 @@ class Session:
                 self.finish(open_jobs, ended)
             if not open_jobs:
                 self.room = available_bytes(self.machine)
-            self.attempt(setting, layers, ended, lambda: open_jobs.append(self.open(setting, layers)))
+            self.open_beside(open_jobs, setting, layers, ended)
             self.visit(open_jobs, ended)
         self.finish(open_jobs, ended)
+
+    def open_beside(self, open_jobs, setting, layers, ended):
+        """What fails beside others is tried alone before it counts as failed: they may have had its memory."""
+        def action():
+            open_jobs.append(self.open(setting, layers))
+
+        if open_jobs:
+            try:
+                return action()
+            except Refused as error:
+                return self.attempt(setting, layers, ended, lambda: raise_it(error))
+            except Exception as error:  # noqa: BLE001  an engine may raise anything
+                say(f"again, alone: {setting['id']}: {first_line(error)}")
+            self.finish(open_jobs, ended)
+            self.drop()
+        return self.attempt(setting, layers, ended, action)
 
     def attempt(self, setting, layers, ended, action):
         """Whether it went well; its failure is reported, and ends the setting."""
@@ -398,8 +414,10 @@ class Session:
         if setting.get("context") and self.peaks is None:  # before the model fills the memory
             self.peaks = peak_rates(self.machine, getattr(self.machine.torch, DTYPES[setting["dtype"]]))
         engine = self.engine_for(setting, layers)
-        visits = nongemm_visits.VISITS if is_held_beside(setting, layers) else 1
-        job = nongemm_visits.Job(self.machine, setting, layers, engine.prepare(setting), self.spec["seconds"], visits)
+        work = engine.prepare(setting)
+        # Between visits ONNX Runtime has two sessions.
+        is_held = is_held_beside(setting, layers) and available_bytes(self.machine) >= ROOM_LEFT * self.room
+        job = nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"], nongemm_visits.VISITS if is_held else 1)
         job.parameters = engine.parameters
         return job
 
@@ -423,6 +441,10 @@ class Session:
                 "parameters": job.parameters, "model_parameters": self.whole, "joules": joules,
                 "trace": os.path.basename(self.file_of(job)), "typical_trace": profiled.typical,
                 "profiled_runs": profiled.runs, "profiled_seconds": profiled.seconds, "notes": job.notes}
+
+
+def raise_it(error):
+    raise error
 
 
 def is_held_beside(setting, layers):
@@ -474,11 +496,14 @@ def run_and_exit(torch, spec, part):
     """Python's own end would wait for threads that the engines of this process began, some of them for ever."""
     code = 1
     try:
-        code = run_part(torch, spec, part)
-    except BaseException:  # noqa: BLE001  said, and never beyond
-        traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(code)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        try:
+            code = run_part(torch, spec, part)
+        except BaseException:  # noqa: BLE001  said, and never beyond
+            traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def import_for(parts):
@@ -497,8 +522,9 @@ def wait_for(process, most_seconds):
     late = []
 
     def end_it(*_):
-        late.append(True)
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended just now
+            os.kill(process, signal.SIGKILL)
+            late.append(True)
 
     signal.signal(signal.SIGALRM, end_it)
     signal.alarm(most_seconds)
@@ -520,6 +546,7 @@ def main():
     except (OSError, ValueError, KeyError) as error:
         say(f"{arguments.spec}: {error}")
         return EXIT_BAD_INPUT
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # CUDA, once begun, does not live on in a fork
     try:
         import torch
     except ImportError as error:
@@ -527,13 +554,14 @@ def main():
         return EXIT_UNAVAILABLE
     import_for(spec["parts"])
     for place, part in enumerate(spec["parts"]):
-        with tempfile.TemporaryDirectory(prefix="headroom-") as folder:  # which a part that was killed leaves, too
+        # A part that was killed leaves it, too, and maybe a process that still writes to it.
+        with tempfile.TemporaryDirectory(prefix="headroom-", ignore_cleanup_errors=True) as folder:
             process = os.fork()
             if process == 0:
-                tempfile.tempdir = folder
+                tempfile.tempdir = os.environ["TMPDIR"] = folder
                 run_and_exit(torch, spec, part)
             code, is_late = wait_for(process, part["most_seconds"])
-        if code == EXIT_UNAVAILABLE:
+        if code == EXIT_UNAVAILABLE and place == 0:  # the others would say the same
             return code
         report("ended", {"part": place, "exit_code": code, "is_late": is_late})
     return 0

@@ -473,7 +473,7 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
   EXPECT_TRUE(has_lora);
 }
 
-// FSDP's first version has that, its second not yet.
+// Both of FSDP's versions have that.
 TEST(Fit, SharesInTheHostsMemoryAreARemedyOfFsdp) {
   FitQuestion question = mistral(1, 512);
   question.search = true;

@@ -43,7 +43,7 @@ struct Unit {
   int64_t cast_bytes = 0;      // of those that are cast to be gathered
   Tensor gathered;             // the buffer, before it is copied out
   uint32_t gather = 0;         // the collective that fills it
-  Tensor all_reduced;          // among replicas, before it is cast
+  Tensor all_reduced;          // among replicas, before it is cast, to the end of backward
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
@@ -355,8 +355,8 @@ class Fsdp2 final : public ShardedMethod {
     if (has_replicas) {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
     }
-    if (!is_cast) return output;
     if (has_replicas) unit.all_reduced = output;
+    if (!is_cast) return output;
     const StreamScope on_stream(recorder_, has_replicas ? kAllReduceStream : kReduceStream);
     return op::to(eager_, output, kept);
   }

@@ -131,6 +131,19 @@ TEST(Fsdp2, OffloadedSharesComeOneByOne) {
   EXPECT_GT(gathers, 2 * kLayers);
 }
 
+// FSDPParamGroup._all_reduce_state: what is reduced among replicas stays to the end of backward.
+TEST(Fsdp2, OffloadedGradientsOfReplicasStayUntilBackwardIsDone) {
+  TrainOptions options = options_of(4, 2);
+  auto& fsdp = std::get<FsdpOptions>(options.parallel);
+  fsdp.offload = true;
+  const auto most = [&] { return most_of(trace_of(options), Category::gradient); };
+  const int64_t alone = most();
+  fsdp.replicas = 2;
+  EXPECT_GE(most(), (kLayers * kLayer + kRoot) / 4);
+  EXPECT_LT(alone, most());
+  EXPECT_EQ(left_over(trace_of(options))[Category::gradient], 0);
+}
+
 // The host adds what it has, which the first version does not.
 TEST(Fsdp2, OffloadedGradientsAddUpOnTheHost) {
   TrainOptions options = options_of(4, 2);

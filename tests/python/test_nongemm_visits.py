@@ -190,11 +190,27 @@ def test_what_is_over_early_is_reported_in_its_turn(measuring, monkeypatch):
     assert measuring.reported == [a, b, c, d]
 
 
-def test_without_room_beside_each_other_they_follow_one_another(measuring, monkeypatch):
+def test_without_room_beside_each_other_each_is_visited_once(measuring, monkeypatch):
     from headroom import nongemm_probe
     monkeypatch.setattr(nongemm_probe, "ROOM_LEFT", 2.0)
     measuring.run()
-    assert measuring.visited == [one for one in measuring.ids for _ in range(nongemm_visits.VISITS)]
+    assert measuring.visited == measuring.reported == measuring.ids
+
+
+def test_what_fails_beside_others_is_tried_alone(measuring, monkeypatch):
+    from headroom import nongemm_probe
+    plain, opened = nongemm_probe.Session.open, []
+
+    def crowded(session, setting, layers):
+        opened.append(setting["id"])
+        if opened.count(measuring.ids[2]) == 1 and setting["id"] == measuring.ids[2]:
+            raise MemoryError("beside others")
+        return plain(session, setting, layers)
+
+    monkeypatch.setattr(nongemm_probe.Session, "open", crowded)
+    measuring.run()
+    a, b, c, d = measuring.ids
+    assert opened == [a, b, c, c, d] and measuring.reported == [a, b, c, d]
 
 
 def test_what_a_model_does_to_its_process_is_its_own(tmp_path):
