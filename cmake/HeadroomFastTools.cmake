@@ -17,8 +17,8 @@ if(HEADROOM_FAST_TOOLS)
 endif()
 
 # A faster build from nothing, which is a newcomer's and the continuous integration's: the headers
-# that most files include are precompiled once for all rooms and once for all rooms' tests, a third
-# of the compiling. Not behind ccache, which has no use for them; there, and in the presets of the
+# that most files include are precompiled once for all rooms and once for all rooms' tests, a quarter
+# to a third of the compiling. Not behind ccache, which has no use for them; there, and in the presets of the
 # sanitizers, a forgotten #include is found.
 if(HEADROOM_PRECOMPILE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(HEADROOM_PRECOMPILED

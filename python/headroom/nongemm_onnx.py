@@ -215,7 +215,8 @@ class OnnxRuntime:
         self.parameters, self.folder = graph.parameters, graph.folder
         self.path, self.fusion = graph.path(setting["quantize"]), setting["fusion"]
         self.notes = graph.notes[setting["quantize"]]
-        self.session = self.make_session(os.path.join(tempfile.mkdtemp(dir=self.folder.name), "profile"))  # the engine adds but a second
+        apart = tempfile.mkdtemp(dir=self.folder.name)  # profiles of two sessions of one second have one name
+        self.session = self.make_session(os.path.join(apart, "profile"))
         self.feeds = graph.feeds(self.session.get_inputs())
 
     def make_session(self, profile_prefix):

@@ -275,6 +275,7 @@ class Session:
     def __init__(self, machine, spec):
         self.machine, self.spec, self.engine, self.built = machine, spec, None, None
         self.decode_layers, self.peaks = spec.get("layers"), None
+        self.open_jobs, self.ended = [], set()  # being visited, in the order of the settings; of settings that failed, the names
         self.recipe = Recipe(machine.torch, spec["model"])
         self.whole = self.recipe.parameters()
 
@@ -310,67 +311,62 @@ class Session:
 
     def run(self):
         """A job is visited with those before it that memory holds beside it, until all of its visits are made."""
-        ended, open_jobs = set(), []
-        for setting, layers in self.jobs(ended):
-            if setting["id"] in ended:
+        for setting, layers in self.jobs():
+            if setting["id"] in self.ended:
                 continue
-            if not self.has_room_beside(open_jobs, setting, layers):
-                self.finish(open_jobs, ended)
-            if not open_jobs:
+            if not self.has_room_beside(setting, layers):
+                self.finish()
+            if not self.open_jobs:
                 self.room = available_bytes(self.machine)
-            self.open_beside(open_jobs, setting, layers, ended)
-            self.visit(open_jobs, ended)
-        self.finish(open_jobs, ended)
+            self.open_beside(setting, layers)
+            self.visit()
+        self.finish()
 
-    def open_beside(self, open_jobs, setting, layers, ended):
+    def open_beside(self, setting, layers):
         """What fails beside others is tried alone before it counts as failed: they may have had its memory."""
-        def action():
-            open_jobs.append(self.open(setting, layers))
-
-        if open_jobs:
-            try:
-                return action()
-            except Refused as error:
-                return self.attempt(setting, layers, ended, lambda: raise_it(error))
-            except Exception as error:  # noqa: BLE001  an engine may raise anything
-                say(f"again, alone: {setting['id']}: {first_line(error)}")
-            self.finish(open_jobs, ended)
-            self.drop()
-        return self.attempt(setting, layers, ended, action)
-
-    def attempt(self, setting, layers, ended, action):
-        """Whether it went well; its failure is reported, and ends the setting."""
         try:
-            action()
-            return True
+            self.open_jobs.append(self.open(setting, layers))
+            return
         except Exception as error:  # noqa: BLE001  an engine may raise anything, and the rest goes on
-            ended.add(setting["id"])
-            self.drop()
-            self.report_failure(setting, layers, error)
-            return False
+            if isinstance(error, Refused) or not self.open_jobs:
+                self.fail(setting, layers, error)
+                return
+            say(f"again, alone: {setting['id']}: {first_line(error)}")
+        self.finish()  # not in the handler, where the error still holds what was made so far
+        self.drop()
+        self.open_beside(setting, layers)
 
-    def finish(self, open_jobs, ended):
-        while open_jobs:
-            self.visit(open_jobs, ended)
-
-    def visit(self, open_jobs, ended):
+    def visit(self):
         """Each that is not over once; what is over is reported, and leaves, in the order of the settings."""
-        for job in [job for job in open_jobs if not job.profiled]:
-            if not self.attempt(job.setting, job.layers, ended, lambda: job.visit(self.file_of(job))):
-                open_jobs.remove(job)
-        while open_jobs and open_jobs[0].profiled:
-            job = open_jobs.pop(0)
+        for job in [job for job in self.open_jobs if not job.profiled]:
+            try:
+                job.visit(self.file_of(job))
+            except Exception as error:  # noqa: BLE001  as above
+                self.open_jobs.remove(job)
+                self.fail(job.setting, job.layers, error)
+        while self.open_jobs and self.open_jobs[0].profiled:
+            job = self.open_jobs.pop(0)
             self.report(job.setting, job.layers, self.members_of(job))
 
-    def has_room_beside(self, open_jobs, setting, layers):
+    def finish(self):
+        while self.open_jobs:
+            self.visit()
+
+    def has_room_beside(self, setting, layers):
         """Whether another engine may be made beside those that are open, which takes several times the model's weights."""
-        if not open_jobs:
+        if not self.open_jobs:
             return True
-        beside = open_jobs[0]
+        beside = self.open_jobs[0]
         if not is_held_beside(setting, layers) or not is_held_beside(beside.setting, beside.layers):
             return False
         weights = (self.whole or beside.parameters) * getattr(self.machine.torch, DTYPES[setting["dtype"]]).itemsize
         return available_bytes(self.machine) >= max(ROOM_LEFT * self.room, WEIGHTS_OF_MAKING * weights)
+
+    def fail(self, setting, layers, error):
+        """It ends the setting."""
+        self.ended.add(setting["id"])
+        self.drop()
+        self.report_failure(setting, layers, error)
 
     def report_failure(self, setting, layers, error):
         if isinstance(error, (Refused, trace_module.TraceError)):
@@ -378,15 +374,14 @@ class Session:
         else:
             self.report(setting, layers, {"status": "failed", "reason": first_line(error)})
 
-    def jobs(self, ended):
+    def jobs(self):
         """Settings with their layers, those next to each other that share a graph of ONNX Runtime; refuses the rest."""
         jobs, first_of = [], {}
         for place, setting in enumerate(self.spec["settings"]):
             try:
                 depths = self.depths(setting)
             except Exception as error:  # noqa: BLE001  a configuration may be anything
-                ended.add(setting["id"])
-                self.report_failure(setting, None, error)
+                self.fail(setting, None, error)
                 continue
             graph = (setting["batch"], setting["dtype"]) if setting["engine"] == "onnxruntime" else place
             group = first_of.setdefault(graph, place)
@@ -417,7 +412,8 @@ class Session:
         work = engine.prepare(setting)
         # Between visits ONNX Runtime has two sessions.
         is_held = is_held_beside(setting, layers) and available_bytes(self.machine) >= ROOM_LEFT * self.room
-        job = nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"], nongemm_visits.VISITS if is_held else 1)
+        visits = nongemm_visits.VISITS if is_held else 1
+        job = nongemm_visits.Job(self.machine, setting, layers, work, self.spec["seconds"], visits)
         job.parameters = engine.parameters
         return job
 
@@ -441,10 +437,6 @@ class Session:
                 "parameters": job.parameters, "model_parameters": self.whole, "joules": joules,
                 "trace": os.path.basename(self.file_of(job)), "typical_trace": profiled.typical,
                 "profiled_runs": profiled.runs, "profiled_seconds": profiled.seconds, "notes": job.notes}
-
-
-def raise_it(error):
-    raise error
 
 
 def is_held_beside(setting, layers):

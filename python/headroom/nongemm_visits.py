@@ -1,10 +1,11 @@
 """How a setting is measured: under a profiler and without it, in visits that take turns with those of other settings.
 
-What other machines' tenants and other programs do to a clock lasts for seconds: a processor of a cloud was seen to take half as long
-again for five seconds, and not to for the next twenty. Runs that follow one another are all within such a time or
-all outside. So a setting is visited VISITS times, and between its visits those of the other settings of its model are
-measured, exported and quantized, where memory holds them beside each other. What was found is one: a typical run
-(typical_run.py) is composed of the runs of all visits, and the median is of all samples. A setting for which there is no such room is visited once.
+What other programs and a host's other tenants do to a clock often lasts for seconds: a processor of a cloud was seen to take
+half as long again for five, and not for the next twenty. Runs that follow one another are all within such a time or all
+outside. So a setting is visited VISITS times, and between its visits those of the other settings of its model are measured,
+exported and quantized, where memory holds them beside each other; where it does not, once. What was found is one: a
+typical run (typical_run.py) is composed of the runs of all visits, and the median is of all samples. Against what lasts for
+minutes that is no help (docs/measurements/2026-11-27-nongemm-cpu).
 
 A run that takes all of the time is made once, under the profiler, and its time is that. `work` is an engine's: how it runs one
 setting (nongemm_probe.EagerWork, nongemm_onnx.OnnxWork).
@@ -56,7 +57,7 @@ class Samples:
 
     def take(self, call, seconds, visit, visits):
         """Those of a visit, counted from 1; `seconds` are for all of them."""
-        if self.seconds and self.stopwatch.undisturbed[0] > seconds:  # it takes all of the time
+        if self.takes_all_of(seconds):
             return
         meter, deadline = energy.meter_of(self.stopwatch.machine), time.perf_counter() + seconds / visits
         least = math.ceil(LEAST_SAMPLES * visit / visits)
@@ -66,12 +67,15 @@ class Samples:
             if count >= LEAST_SAMPLES:
                 self.half = half_width(self.seconds)
             is_sure = self.half is not None and self.half <= SURE and count >= visit * (self.a_visit or 0)
-            is_long = self.stopwatch.undisturbed[0] > seconds  # it is not made three times
-            if is_long or count >= least and (is_sure or is_late or count >= MOST_SAMPLES * visit / visits):
+            if self.takes_all_of(seconds) or count >= least and (is_sure or is_late or count >= MOST_SAMPLES * visit / visits):
                 break
         self.a_visit = self.a_visit or count
         joules = meter.joules()
         self.joules = None if joules is None or self.joules is None else self.joules + joules
+
+    def takes_all_of(self, seconds):
+        """Such a run is not made three times."""
+        return bool(self.seconds) and self.stopwatch.undisturbed[0] > seconds
 
 
 def half_width(samples):
