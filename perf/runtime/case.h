@@ -7,11 +7,13 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "memory/events.h"
 #include "memory/generated/training_run.h"
 #include "memory/packing/recorded_requests.h"
+#include "memory/recording/run_recording.h"
 
 namespace headroom::runtime::perf {
 
@@ -78,6 +80,73 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
     }
   }
   return repeated;
+}
+
+// The last iteration `times` times more, in place of what comes behind it: its requests anew, and of
+// what it releases the last one's. False, and nothing done, where the last two are not alike, or it
+// releases what is older.
+inline bool repeat_last(Case& made, size_t times) {
+  std::vector<memory::MemoryEvent>& events = made.trace.events;
+  const size_t count = made.iterations.size();
+  if (count < 3) return false;
+  const size_t begin = made.iterations[count - 2];
+  const size_t length = made.iterations[count - 1] - begin;
+  if (length == 0 || begin - made.iterations[count - 3] != length) return false;
+  std::vector<size_t> born(made.trace.buffers.size());
+  for (size_t i = 0; i < begin + length; ++i) {
+    if (events[i].kind == memory::EventKind::alloc) born[events[i].buffer] = i;
+  }
+  for (size_t i = begin; i < begin + length; ++i) {
+    const memory::MemoryEvent& one = events[i];
+    const memory::MemoryEvent& before = events[i - length];
+    const auto bytes = [&](uint32_t buffer) { return made.trace.buffers[buffer].requested_bytes; };
+    if (one.kind != before.kind || bytes(one.buffer) != bytes(before.buffer)) return false;
+    const bool is_release = one.kind != memory::EventKind::alloc;
+    if (is_release && born[one.buffer] + length < begin) return false;
+  }
+  events.resize(begin + length);
+  std::vector<uint32_t> last(length);  // by place: what was asked for there
+  for (size_t i = 0; i < length; ++i) last[i] = events[begin + i].buffer;
+  std::vector<uint32_t> next = last;
+  for (size_t pass = 0; pass < times; ++pass) {
+    for (size_t i = 0; i < length; ++i) {
+      const memory::MemoryEvent one = events[begin + i];
+      const memory::BufferInfo info = made.trace.buffers[one.buffer];
+      if (one.kind == memory::EventKind::alloc) {
+        next[i] = made.trace.alloc(info, 0);
+        continue;
+      }
+      const size_t at = born[one.buffer];
+      made.trace.free(at >= begin ? next[at - begin] : last[at + length - begin], 0);
+    }
+    last = next;
+    made.iterations.push_back(events.size());
+  }
+  made.iterations.pop_back();  // no other one begins
+  return true;
+}
+
+// A recording of `headroom run --record`, as it went, from its first request on. Nothing, where it
+// has no iterations.
+inline std::optional<Case> recording_case(std::string name, const memory::RunRecording& recording) {
+  Case made;
+  made.name = std::move(name);
+  std::unordered_map<int64_t, uint32_t> live;  // by address
+  for (const memory::RecordingSlot& slot : recording.events) {
+    if (slot.kind == memory::RecordKind::iteration) {
+      made.iterations.push_back(made.trace.events.size());
+    } else if (slot.kind == memory::RecordKind::alloc) {
+      live[slot.address] = made.trace.alloc({slot.size, 0, slot.stream, memory::Category::other}, 0);
+    } else if (slot.kind == memory::RecordKind::free_requested) {
+      const auto found = live.find(slot.address);
+      if (found == live.end()) continue;  // it began before the recording
+      made.trace.free(found->second, 0);
+      live.erase(found);
+    }
+  }
+  if (made.iterations.empty()) return std::nullopt;
+  made.is_steady = repeat_last(made, 16);
+  return made;
 }
 
 // Of the requests after the first iteration, a share is perturbed: one third gets a stranger before

@@ -4,7 +4,10 @@
 //
 //   efficiency                 all cases, each in a process of its own, as CSV
 //   efficiency CASE            one
-//   efficiency --data FOLDER   recorded steps of that folder, repeated
+//   efficiency --data FOLDER   recorded steps of that folder (.pickle), repeated, and recordings of
+//                              whole runs (.hrec, .hrec.gz), as they went, and where the last two
+//                              iterations are alike the last one 16 times more
+//   --least PCT                fails where a plan serves and less is used since, or none serves
 //   --recorded                 those of $HEADROOM_DATA/allocation_traces/pytorch; 77: not there
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
 //   --always                   a plan serves even where best fit is predicted to need less
@@ -45,11 +48,13 @@
 #include "case.h"
 #include "formats/torch_snapshot.h"
 #include "memory/caching_allocator.h"
+#include "memory/recording/reader.h"
 #include "runtime/abi.h"
 #include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/live_ranges.h"
 #include "shared_streams.h"
+#include "text/gzip.h"
 
 namespace {
 
@@ -140,6 +145,7 @@ struct Options {
   bool waits = false;
   std::optional<int64_t> behind;  // ticks
   bool always_plans = false;
+  double least_pct = 0;
   // A step of a real run takes longer than its requests: so long is waited at each iteration's end
   // while a plan is being made.
   std::chrono::milliseconds step{500};
@@ -343,6 +349,14 @@ class Replay {
                    static_cast<long long>(calls_.iterations()));
       return Replayed::failed;
     }
+    const double since_pct = Peaks{statistics().allocated_bytes.peak,
+                                   statistics().reserved_bytes.peak}
+                                 .efficiency_pct();
+    if (options_.least_pct > 0 && (serves_from_ == 0 || since_pct < options_.least_pct)) {
+      std::fprintf(stderr, "%s: less than %.2f %% used since a plan serves\n", what_.name.c_str(),
+                   options_.least_pct);
+      return Replayed::failed;
+    }
     return serves_from_ == 0 ? Replayed::unplanned : Replayed::planned;
   }
 
@@ -416,14 +430,35 @@ std::vector<Case> generated_cases() {
   return cases;
 }
 
+constexpr Bytes kMostRecording{4 * kGiB};
+
+bool is_recording(const std::filesystem::path& path) {
+  return path.string().ends_with(".hrec") || path.string().ends_with(".hrec.gz");
+}
+
+std::optional<Case> read_recording_case(const std::filesystem::path& path) {
+  const auto bytes = text::read_input(path.string(), kMostRecording);
+  if (!bytes) return std::nullopt;
+  const auto recording = memory::parse_recording(*bytes, path.string());
+  if (!recording) return std::nullopt;
+  const std::string file = path.filename().string();
+  return recording_case(file.substr(0, file.find('.')), *recording);
+}
+
 std::vector<Case> recorded_cases(const std::string& folder) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".pickle") paths.push_back(entry.path());
+    if (entry.path().extension() == ".pickle" || is_recording(entry.path())) {
+      paths.push_back(entry.path());
+    }
   }
   std::sort(paths.begin(), paths.end());
   std::vector<Case> cases;
   for (const auto& path : paths) {
+    if (is_recording(path)) {
+      if (auto made = read_recording_case(path)) cases.push_back(*std::move(made));
+      continue;
+    }
     const auto snapshot = formats::read_torch_snapshot(path.string());
     if (!snapshot || snapshot->devices.empty()) continue;
     const auto requests = memory::recorded_requests(snapshot->devices[0]);
@@ -475,6 +510,8 @@ Words read_words(int argc, char** argv) {
       words.folder = recorded_folder();
     else if (word == "--step-ms" && i + 1 < argc)
       words.options.step = std::chrono::milliseconds(std::atoi(argv[++i]));
+    else if (word == "--least" && i + 1 < argc)
+      words.options.least_pct = std::atof(argv[++i]);
     else if (word == "--behind" && i + 1 < argc)
       words.options.behind = std::atoll(argv[++i]);
     else if (word == "--waits")

@@ -133,29 +133,56 @@ TEST(Runtime, ASwitchIsGivenUpWhereTheDeviceIsAtWorkForLong) {
 }
 
 // A phase in which best fit needs no more than a plan says nothing of what comes.
+void run_step_that_best_fit_serves_well(bool is_even) {
+  std::vector<void*> kept;
+  for (int i = 0; i < 24; ++i) {
+    void* const passing = is_even ? nullptr : headroom_malloc((2 + 2 * (i / 2)) * kMiB, 0, nullptr);
+    kept.push_back(headroom_malloc(is_even ? 2 * kMiB : kMiB, 0, nullptr));
+    headroom_free(passing, 0, 0, nullptr);
+  }
+  for (; !kept.empty(); kept.pop_back()) headroom_free(kept.back(), 0, 0, nullptr);
+  headroom_iteration(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
 TEST(Runtime, WorkThatComesToNeedAPlanIsLookedAtAgain) {
   in_child([] {
     set_up(1024, 0, false);
     headroom_configuration made = configuration();
     made.flags = 0;
     IN_CHILD(headroom_configure(&made) == 0);
-    const auto step = [](bool is_even) {
-      std::vector<void*> kept;
-      for (int i = 0; i < 24; ++i) {
-        void* const passing =
-            is_even ? nullptr : headroom_malloc((2 + 2 * (i / 2)) * kMiB, 0, nullptr);
-        kept.push_back(headroom_malloc(is_even ? 2 * kMiB : kMiB, 0, nullptr));
-        headroom_free(passing, 0, 0, nullptr);
-      }
-      for (; !kept.empty(); kept.pop_back()) headroom_free(kept.back(), 0, 0, nullptr);
-      headroom_iteration(0);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    };
+    const auto step = run_step_that_best_fit_serves_well;
     const std::string said = "\"refused\": \"best fit needs no more than a plan would";
     for (int i = 0; i < 10'000 && report().find(said) == std::string::npos; ++i) step(true);
     IN_CHILD(report().find(said) != std::string::npos);
     for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) step(false);
     IN_CHILD(statistics().is_planned == 1);
+  });
+}
+
+// What the plan has no place for would need more memory beside it than best fit had in all.
+TEST(Runtime, APlanThatNeedsMoreThanBestFitDidIsGivenUp) {
+  in_child([] {
+    set_up(1024, 0, false);
+    headroom_configuration made = configuration();
+    made.flags = 0;
+    IN_CHILD(headroom_configure(&made) == 0);
+    for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
+      run_step_that_best_fit_serves_well(false);
+    }
+    IN_CHILD(statistics().is_planned == 1);
+    const std::string said = "needed more than best fit did";
+    const int64_t size = 40 * kMiB;  // no more than what was alive at once before
+    for (uintptr_t i = 1; i < 20 && report().find(said) == std::string::npos; ++i) {
+      void* const other = reinterpret_cast<void*>(0x1000 * i);
+      headroom_fake_stream(other, 0);
+      void* const block = headroom_malloc(size, 0, other);
+      IN_CHILD(block != nullptr);
+      headroom_free(block, size, 0, other);
+    }
+    IN_CHILD(report().find(said) != std::string::npos);
+    IN_CHILD(statistics().reserved_bytes.current == size);  // the plan's pages went back
+    IN_CHILD(headroom_fake_violations() == 0);
   });
 }
 

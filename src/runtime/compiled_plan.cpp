@@ -73,6 +73,11 @@ class SequenceMaker {
 
  private:
   void add(const memory::PlannedSlot& slot) {
+    sequence_.sizes.push_back({slot.smallest, slot.largest});
+    if (slot.is_elsewhere) {
+      sequence_.slots.push_back({-1, 0, 0, kNoNumber, clock_[slot.ends]});
+      return;
+    }
     const int64_t key = slot.offset + kPlaceShift;
     uint32_t place = compiled_.place_of.find(key);
     if (place == kNoNumber) {
@@ -82,7 +87,6 @@ class SequenceMaker {
     const bool is_plain = slot.smallest == slot.largest && !slot.is_guest;
     sequence_.slots.push_back({is_plain ? slot.largest : -1, slot.offset,
                                round_up(slot.largest, plan_.alignment), place, clock_[slot.ends]});
-    sequence_.sizes.push_back({slot.smallest, slot.largest});
   }
 
   void index_endings() {
@@ -159,7 +163,8 @@ class SequenceMaker {
       std::erase_if(living, [&](uint32_t slot) { return sequence_.slots[slot].ends <= begins; });
       for (; next < sequence_.count && next < ends; ++next) {
         const int64_t offset = sequence_.slots[next].offset;
-        if (offset >= arena && offset < arena_end) living.push_back(next);  // no guest elsewhere
+        const bool has_bytes = sequence_.slots[next].place != kNoNumber;
+        if (has_bytes && offset >= arena && offset < arena_end) living.push_back(next);  // no guest elsewhere
       }
       std::vector<memory::AddressRange> busy;
       for (const uint32_t slot : living) {
@@ -217,7 +222,7 @@ void add_cells(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
     std::vector<memory::AddressRange> tenants;
     for (const memory::SignaturePlan& signature : plan.signatures) {
       for (const memory::PlannedSlot& slot : signature.slots) {
-        if (slot.stream != i || slot.is_guest) continue;
+        if (slot.stream != i || slot.is_guest || slot.is_elsewhere) continue;
         tenants.push_back({slot.offset, round_up(slot.largest, plan.alignment)});
       }
     }
@@ -239,6 +244,7 @@ void mark_hand_overs(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
     const auto& slots = plan.signatures[s].slots;
     for (uint32_t i = 0; i < slots.size(); ++i) {
       const Tenant tenant{i, slots[i].ends, slots[i].stream, next[slots[i].stream]++};
+      if (slots[i].is_elsewhere) continue;
       const auto [first, last] = memory::cells_over(compiled.cells, slots[i].offset,
                                                     round_up(slots[i].largest, plan.alignment));
       for (uint32_t cell = first; cell < last; ++cell) tenants[cell].push_back(tenant);

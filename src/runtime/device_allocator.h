@@ -84,6 +84,7 @@ struct PlanFigures {
   int64_t switch_ns = 0;       // of the last switch, the wait for the device included
   int64_t switch_wait_ns = 0;  // that wait
   int64_t switches_without_memory = 0;
+  int64_t outgrown = 0;            // plans that were given up, as they needed more than best fit did
   int64_t plan_bytes = 0;  // of the arena that serves
   int64_t passes = 0;      // iterations begun since the switch
   PlanOrigin origin;       // of the plan that serves
@@ -272,6 +273,8 @@ class DeviceAllocator {
                      int64_t waited_ns, int64_t began_ns);
   bool map_arena(PlannedArena& arena);
   void retire_plan(const std::string& why);
+  bool is_plan_outgrown(const Request& request);
+  void give_up_plan();
   void judge_pass();
   void judge_mark();
   [[nodiscard]] bool is_worth_it(const CompiledPlan& plan) const;

@@ -31,6 +31,10 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
   const DriverScope scope(pages_->driver(), pages_->context());
   uint32_t block = kNoNumber;
   pages_->forget_last_error();  // of another request
+  if (is_plan_outgrown(request)) {
+    give_up_plan();
+    give_back_everything();
+  }
   Attempt attempt = grow(request, block);
   if (attempt == Attempt::no_memory) {
     if (!is_last) {
@@ -66,6 +70,21 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
   }
   record(memory::RecordKind::alloc, address, request.size, request.stream);
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+// Whether the plan and what lies beside it would need more, for as much that lives, than best fit did
+// before: then requests do not come as they did when it was made. REQUIRES: driver lock.
+bool DeviceAllocator::is_plan_outgrown(const Request& request) {
+  if (is_capturing() || configuration_.always_plans) return false;
+  const std::lock_guard lock(lock_);
+  const PlanFigures& f = plan_figures_;
+  if (planned_ == nullptr || f.reserved_before == 0) return false;
+  const auto reserved = static_cast<double>(pages_->reserved_bytes() + request.rounded);
+  // What awaits its events is in use: a device that falls behind is no reason.
+  const int64_t live = statistics_.allocated_bytes.current() +
+                       statistics_.pending_bytes.current() + request.rounded;
+  return live <= f.allocated_before &&
+         reserved > kGrownReserve * static_cast<double>(f.reserved_before);
 }
 
 // REQUIRES: driver lock.

@@ -35,6 +35,7 @@ constexpr double kServedShare = 0.8;
 constexpr uint32_t kPoorMarks = 4;
 // A plan that there is no memory for may have come at a bad moment: so often a new one is made.
 constexpr int64_t kMostSwitchesWithoutMemory = 3;
+constexpr int64_t kMostOutgrown = 2;
 constexpr double kNoWorse = 1.005;
 // Passes after which a log that led to no plan is given up.
 constexpr int64_t kMostLoggedPasses = 64;
@@ -405,6 +406,16 @@ void DeviceAllocator::retire_plan(const std::string& why) {
   serves_ = false;
   plan_figures_.refused = why;
   is_switch_due_ = is_log_due_ = true;  // at the next boundary that somebody sees
+}
+
+// For one that needs more than best fit did. Once a new log begins; after that best fit serves.
+// REQUIRES: driver lock.
+void DeviceAllocator::give_up_plan() {
+  retire_plan("the plan and what did not come as planned needed more than best fit did");
+  const std::lock_guard lock(lock_);
+  if (++plan_figures_.outgrown < kMostOutgrown) return;
+  is_log_due_ = false;
+  go_without_plan(plan_figures_.refused);
 }
 
 // Pages of arenas that serve no more, where nothing lies; and the arenas in which nothing does.

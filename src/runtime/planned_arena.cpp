@@ -19,6 +19,10 @@ constexpr uint32_t kYoung = 64;
 // So many requests in a row without a slot, and the place is lost.
 constexpr uint32_t kLost = 256;
 constexpr int64_t kRounding = memory::kMinBlockSize;
+// What is small and not in its turn is laid neither into a slot ahead nor into idle space: little is
+// saved, and one that stays (the loss of each step that a program keeps, the batch until the next
+// one is there) would be in the way of all slots there, in each pass.
+constexpr int64_t kMostSmall = int64_t{1} << 20;
 
 bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
@@ -363,7 +367,7 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
       is_served = serve_slot(number, found.slot, size, serial);
       break;
     case Match::Kind::ahead:
-      is_served = serve_ahead(number, found.slot, size, serial);
+      is_served = size > kMostSmall && serve_ahead(number, found.slot, size, serial);
       break;
   }
   if (found.kind != Match::Kind::none) track.misses = 0;
@@ -371,8 +375,9 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
     return {Source::planned, address_of(number, track.slots[found.slot].offset), begins};
   }
   if (track.sequence == nullptr) return {};
+  if (found.kind != Match::Kind::none && is_elsewhere(track, found.slot)) return {Source::none, 0, begins};
   const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
-  const int64_t idle = serve_idle(number, size, until, serial);
+  const int64_t idle = size <= kMostSmall ? -1 : serve_idle(number, size, until, serial);
   if (found.kind == Match::Kind::none) {
     ++track.without_slot;
     if (++track.misses >= kLost) {
@@ -402,6 +407,7 @@ void PlannedArena::add_stray(TrackState& track, int64_t offset, int64_t room, co
 bool PlannedArena::serve_slot(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
   const CompiledSlot& what = track.slots[slot];
+  if (is_elsewhere(track, slot)) return false;
   if (slot >= track.ended || what.ends < track.ended || is_regular(track, slot)) return false;
   if (meets_stray(track, what.offset, what.room)) return false;
   if (is_in_cells(number, what.offset) && !take_cells(number, what.offset, what.room)) return false;
@@ -413,7 +419,7 @@ bool PlannedArena::serve_slot(uint32_t number, uint32_t slot, int64_t size, uint
 bool PlannedArena::serve_ahead(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
   const CompiledSlot& what = track.slots[slot];
-  if (meets_stray(track, what.offset, what.room)) return false;
+  if (is_elsewhere(track, slot) || meets_stray(track, what.offset, what.room)) return false;
   const Sequence& sequence = *track.sequence;
   for (uint32_t moment = track.ended; moment <= slot; ++moment) {
     for (uint32_t i = sequence.ending_begin[moment]; i < sequence.ending_begin[moment + 1]; ++i) {

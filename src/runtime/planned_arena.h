@@ -236,6 +236,9 @@ class PlannedArena {
   static bool is_regular(const TrackState& track, uint32_t slot) {
     return track.regular[slot] != 0;
   }
+  static bool is_elsewhere(const TrackState& track, uint32_t slot) {
+    return track.slots[slot].place == kNoNumber;
+  }
   // Invariant 4, up to and with `moment`.
   void end_until(TrackState& track, uint32_t moment) {
     for (; track.ended <= moment; ++track.ended) {

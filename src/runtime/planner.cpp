@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -36,15 +37,24 @@ constexpr size_t kLeastMarks = 4;
 constexpr size_t kUnmarkedIterations = 32;
 constexpr size_t kUnmarkedRequests = size_t{1} << 17;
 constexpr size_t kReadIterations = 2;   // that a prediction is read from
+// The first, four to plan from, and those to read.
+constexpr size_t kEnoughToHoldOut = 5 + kReadIterations;
+constexpr double kFewWithoutSlot = 0.05;
 constexpr int64_t kPage = 2 * kMiB;     // what every driver so far has as granularity
 constexpr size_t kMostPlannedFrom = 8;  // of each kind
 constexpr double kGrowth = 1.15;        // of the log, from one look to the next
 constexpr double kSamePeriod = 0.2;
 constexpr double kSteady = 0.02;  // of the bytes in use at a boundary
 constexpr double kMostSeconds = 60;
-// A plan serves where it is predicted to need at most so many times what best fit does: it is
-// faster, and a prediction from few iterations is about so exact.
-constexpr double kNearEnough = 1.005;
+// A plan serves where it is predicted to need at most so many times what best fit does, by the share
+// of the requests that found their slots. Where nearly all did it is faster, and a prediction about
+// so exact; the more did not, the more it must save, as what fits into idle space now will not fit
+// as well in iterations to come.
+struct Demand {
+  double slot_share = 0;  // at least
+  double most = 0;        // of what best fit needs
+};
+constexpr std::array<Demand, 3> kDemands{{{0.995, 1.005}, {0.9, 0.98}, {0, 0.95}}};
 
 using Clock = std::chrono::steady_clock;
 
@@ -121,9 +131,23 @@ bool has_varying_slots(const memory::MemoryPlan& plan) {
                    [](const memory::PlannedSlot& slot) { return slot.smallest != slot.largest; });
 }
 
+// Whether iterations differ, so that a plan fits those that it is made from better than others.
+bool is_dynamic(const memory::MemoryPlan& plan) {
+  size_t slots = 0;
+  size_t places = 0;
+  for (const memory::SignaturePlan& signature : plan.signatures) {
+    slots += signature.slots.size();
+    places += signature.places.size();
+  }
+  return has_varying_slots(plan) ||
+         static_cast<double>(places) > kFewWithoutSlot * static_cast<double>(slots);
+}
+
 bool is_near_enough(const Prediction& prediction) {
+  const auto demand = std::ranges::find_if(
+      kDemands, [&](const Demand& one) { return prediction.slot_share >= one.slot_share; });
   return static_cast<double>(prediction.planned_bytes) <=
-         kNearEnough * static_cast<double>(prediction.best_fit_bytes);
+         demand->most * static_cast<double>(prediction.best_fit_bytes);
 }
 
 struct Judged {
@@ -193,7 +217,14 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   options.synthesis.near_enough = 0.002;
   options.synthesis.threads = 1;
   options.synthesis.is_out_of_time = question.is_out_of_time;
+  // Judged by iterations that it is not made from, where there are enough.
+  const bool is_held_out = attempt.iterations >= kEnoughToHoldOut;
+  if (is_held_out) options.held_out = kReadIterations;
   attempt.plan = memory::make_plan({log.requests, iterations, classes, finder}, options);
+  if (!is_held_out && is_dynamic(attempt.plan)) {
+    attempt.refused = "iterations differ: more of them are to be seen";
+    return attempt;
+  }
   Result<void> checked = memory::check_plan(attempt.plan);
   if (checked && attempt.plan.streams.size() > 1 && !has_varying_slots(attempt.plan)) {
     options.lends = true;

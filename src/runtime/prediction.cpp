@@ -95,6 +95,9 @@ class Player {
     }
     return peak_;
   }
+  [[nodiscard]] double slot_share() const {
+    return asked_ == 0 ? 1 : static_cast<double>(in_slots_) / static_cast<double>(asked_);
+  }
 
  private:
   struct Place {
@@ -109,9 +112,11 @@ class Player {
       planned_->follow(stream_named(request.stream), request.size);
     }
     if (planned_ != nullptr && is_serving) {
-      place.address =
-          planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial)
-              .address;
+      const PlannedArena::Served served =
+          planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial);
+      place.address = served.address;
+      ++asked_;
+      in_slots_ += served.source == PlannedArena::Source::planned ? 1 : 0;
       if (place.address != 0) return;
     }
     place.block = pages_.allocate(request.size, stream_named(request.stream));
@@ -133,6 +138,7 @@ class Player {
   std::vector<Place> places_;
   CountedPages pages_;
   int64_t peak_ = 0;
+  int64_t asked_ = 0, in_slots_ = 0;
 };
 
 }  // namespace
@@ -153,8 +159,9 @@ Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
     base += plan->tracks[track].bytes;
   }
   Prediction prediction;
-  prediction.planned_bytes =
-      plan->bytes + Player(log, &arena, times, page_bytes, keeps_up).play(moments);
+  Player with_plan(log, &arena, times, page_bytes, keeps_up);
+  prediction.planned_bytes = plan->bytes + with_plan.play(moments);
+  prediction.slot_share = with_plan.slot_share();
   prediction.best_fit_bytes = Player(log, nullptr, times, page_bytes, true).play(moments);
   return prediction;
 }

@@ -16,6 +16,7 @@ namespace headroom::runtime {
 struct Prediction {
   int64_t planned_bytes = 0;   // the plan's arena, and best fit for what it does not serve
   int64_t best_fit_bytes = 0;  // best fit for everything
+  double slot_share = 1;       // of the requests that the plan was asked for, those in their slots
 };
 
 // The plan follows from one time on, to find its place, and serves from the other, when free pages

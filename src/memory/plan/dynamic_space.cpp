@@ -19,7 +19,7 @@ std::vector<AddressRange> idle_ranges(const SignaturePlan& signature, AddressRan
   for (size_t i = 0; i < space.ends; ++i) {
     const PlannedSlot& slot = signature.slots[i];
     const bool is_here = slot.offset >= arena.offset && slot.offset < arena.offset + arena.size;
-    if (!is_here || slot.is_carried || slot.ends <= space.begins) continue;
+    if (!is_here || slot.is_carried || slot.is_elsewhere || slot.ends <= space.begins) continue;
     taken.emplace_back(slot.offset, slot.offset + round_up(slot.largest, alignment));
   }
   std::sort(taken.begin(), taken.end());

@@ -40,9 +40,10 @@ std::vector<bool> persistent_requests(std::span<const RecordedRequest> requests,
 SlotFinder::SlotFinder(std::span<const RecordedRequest> requests, const Iterations& iterations)
     : requests_(requests) {
   const std::vector<bool> is_persistent = persistent_requests(requests, iterations);
+  const size_t second = iterations.whole.size() > 1 ? iterations.whole[1].begin : requests.size();
   std::vector<RecordedRequest> kept;
   for (uint32_t i = 0; i < requests.size(); ++i) {
-    if (is_persistent[i]) continue;
+    if (is_persistent[i] && i < second) continue;
     kept_.push_back(i);
     kept.push_back(requests[i]);
   }

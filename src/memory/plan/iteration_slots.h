@@ -44,9 +44,9 @@ struct IterationSlots {
 [[nodiscard]] std::vector<bool> persistent_requests(std::span<const RecordedRequest> requests,
                                                     const Iterations& iterations);
 
-// Comparing iterations of one recording again and again: the symbols are made once. Persistent
-// requests are left out, as they are made in one iteration (optimizer states in the first) and not
-// in others.
+// Comparing iterations of one recording again and again: the symbols are made once. What the first
+// iteration makes and keeps is left out, as others do not make it (optimizer states); what each of
+// them makes and keeps (a loss) is a slot like any other.
 class SlotFinder {
  public:
   // REQUIRES: `requests` outlives the finder.

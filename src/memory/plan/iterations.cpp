@@ -10,7 +10,7 @@
 //  3. What repeats must give back what it takes: the layers of a forward pass that keep their
 //     activations are no iterations.
 //  4. The boundary is moved to where the least is allocated, which is where one iteration leaves
-//     nothing to the next.
+//     nothing to the next; so are marks, which say how often, not where.
 //  5. What stands between iterations is cut off, and every stretch is given the kind of those that
 //     it equals.
 //
@@ -77,6 +77,14 @@ class Finder {
     }
     if (!best) return {};
     return at_least_load(best->candidate, passing_load(best->candidate.period));
+  }
+
+  // A mark stands where its author found it convenient, with gradients alive behind an optimizer's
+  // step, say: the same cycle, cut where the least is allocated.
+  [[nodiscard]] Places from_marks(Places marks) const {
+    if (marks.size() < 3) return marks;
+    const size_t period = median_stretch(marks).size();
+    return at_least_load({std::move(marks), period}, passing_load(period));
   }
 
   // Boundaries to iterations: whole stretches at the ends are added, kinds are found.
@@ -522,7 +530,7 @@ Iterations find_iterations(std::span<const RecordedRequest> requests,
     }
   }
   const bool has_marks = boundaries.size() >= 2;
-  if (!has_marks) boundaries = finder.from_sequence();
+  boundaries = has_marks ? finder.from_marks(std::move(boundaries)) : finder.from_sequence();
   Iterations result = finder.cut(std::move(boundaries),
                                  has_marks ? BoundarySource::marks : BoundarySource::sequence);
   for (Iteration& iteration : result.whole) {

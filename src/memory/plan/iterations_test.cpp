@@ -87,6 +87,7 @@ TEST(Iterations, NothingAndNearlyNothing) {
   for (const Iteration& iteration : few.whole) EXPECT_LT(iteration.begin, iteration.end);
 }
 
+// They say how often; where, the load does: each iteration begins near its mark, with no more alive.
 TEST(Iterations, MarksAreTaken) {
   const RunShape shape{.iterations = 6};
   const GeneratedRun run = generate_run(7, shape);
@@ -98,8 +99,17 @@ TEST(Iterations, MarksAreTaken) {
   const Iterations iterations = find_iterations(run.requests, marks);
   EXPECT_EQ(iterations.source, BoundarySource::marks);
   ASSERT_GE(iterations.whole.size(), 5u);
-  EXPECT_EQ(iterations.whole[0].lower, marks[0]);
-  EXPECT_EQ(iterations.whole[4].lower, marks[4]);
+  const auto live_at = [&](int64_t time) {
+    int64_t bytes = 0;
+    for (const RecordedRequest& request : run.requests) {
+      if (request.lower < time && request.upper >= time) bytes += request.size;
+    }
+    return bytes;
+  };
+  for (const size_t i : {size_t{0}, size_t{4}}) {
+    EXPECT_LE(std::abs(iterations.whole[i].lower - marks[i]), 4);
+    EXPECT_LE(live_at(iterations.whole[i].lower), live_at(marks[i]));
+  }
 }
 
 TEST(Iterations, EachLengthIsAKind) {

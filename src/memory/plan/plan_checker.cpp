@@ -118,6 +118,12 @@ class Checker {
           slot.smallest > slot.largest) {
         return wrong(numbered("slot", i));
       }
+      if (slot.is_elsewhere) {
+        const bool is_sound = !slot.is_carried && !slot.is_guest && slot.offset == 0 &&
+                              slot.ends == i + 1 && slot.largest <= kMaxPackingBytes;
+        if (!is_sound) return wrong(numbered("slot elsewhere", i));
+        continue;
+      }
       const PlannedStream& stream = plan_.streams[slot.stream];
       const int64_t below = stream.persistent_bytes + (slot.is_carried ? 0 : stream.carried_bytes);
       AddressRange part = part_of(
@@ -176,7 +182,7 @@ class Checker {
       }
       for (size_t s = 0; s < space.ends; ++s) {
         const PlannedSlot& slot = signature.slots[s];
-        const bool lives = slot.ends > space.begins;
+        const bool lives = slot.ends > space.begins && !slot.is_elsewhere;
         if (!lives || host_of(plan_, slot) != space.stream || slot.largest == 0) continue;
         const auto after = std::partition_point(
             space.idle.begin(), space.idle.end(),

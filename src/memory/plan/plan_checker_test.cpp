@@ -47,6 +47,22 @@ TEST(PlanChecker, AGuestLivesInTheSpacesOfItsHost) {
   EXPECT_FALSE(check_plan(plan));
 }
 
+TEST(PlanChecker, ASlotElsewhereHasNothingHere) {
+  EXPECT_TRUE(check_plan(plan_with_slot_elsewhere()));
+  using Change = std::function<void(PlannedSlot&)>;
+  const std::vector<Change> changes = {
+      [](PlannedSlot& s) { s.offset = 512; },     [](PlannedSlot& s) { s.is_carried = true; },
+      [](PlannedSlot& s) { s.is_guest = true; },  [](PlannedSlot& s) { s.ends = 4; },
+      [](PlannedSlot& s) { s.largest = INT64_MAX; }, [](PlannedSlot& s) { s.stream = 9; },
+      [](PlannedSlot& s) { s.is_elsewhere = false; },  // and then no room is left for it
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    MemoryPlan plan = plan_with_slot_elsewhere();
+    changes[i](plan.signatures[1].slots.back());
+    EXPECT_FALSE(check_plan(plan)) << "change " << i;
+  }
+}
+
 TEST(PlanChecker, FindsEachWrong) {
   using Change = std::function<void(MemoryPlan&)>;
   const std::vector<Change> changes = {

@@ -14,6 +14,10 @@
 namespace headroom::memory {
 namespace {
 
+// The first iteration of a program makes what stays (optimizer states, between its backward and the
+// next forward), so that it ends elsewhere: where there are so many, it is not planned from.
+constexpr size_t kEnoughWithoutFirst = 3;
+
 // A signature on the way: what is planned of its slots, and what was seen beside them.
 struct Draft {
   SignaturePlan plan;
@@ -62,7 +66,8 @@ class PlanMaker {
     handles_.erase(std::unique(handles_.begin(), handles_.end()), handles_.end());
     plan_.streams.resize(handles_.size());
     add_persistent();
-    for (auto& kind : iterations_to_plan(iterations_, options_.most_iterations)) {
+    for (auto& kind :
+         iterations_to_plan(iterations_, options_.most_iterations, options_.held_out)) {
       drafts_.push_back(draft(std::move(kind)));
     }
     if (options_.lends) lend();
@@ -99,7 +104,8 @@ class PlanMaker {
     draft.plan.iterations = static_cast<uint32_t>(common.iterations.size());
     std::vector<uint32_t> kept;
     for (uint32_t slot = 0; slot < common.slots.size(); ++slot) {
-      if (is_plannable(common, slot)) kept.push_back(slot);
+      const bool varies = common.slots[slot].smallest != common.slots[slot].largest;
+      if (!varies || (plans_varying_ && has_bytes(common, slot))) kept.push_back(slot);
     }
     std::vector<SlotClock> clocks(common.iterations.size());
     for (uint32_t number = 0; number < kept.size(); ++number) {
@@ -120,9 +126,8 @@ class PlanMaker {
     return draft;
   }
 
-  [[nodiscard]] bool is_plannable(const IterationSlots& common, uint32_t slot) const {
-    const Slot& what = common.slots[slot];
-    if (!plans_varying_ && what.smallest != what.largest) return false;
+  // Whether the same bytes can be its own in every iteration.
+  [[nodiscard]] bool has_bytes(const IterationSlots& common, uint32_t slot) const {
     int64_t last_upper = 0;
     for (size_t i = 0; i < common.iterations.size(); ++i) {
       const uint32_t request = common.request(slot, i);
@@ -143,6 +148,11 @@ class PlanMaker {
     planned.largest = common.slots[slot].largest;
     uint32_t ends = number + 1;
     longest_delay = 0;
+    planned.is_elsewhere = !has_bytes(common, slot);
+    if (planned.is_elsewhere) {
+      planned.ends = ends;
+      return planned;
+    }
     for (size_t i = 0; i < clocks.size(); ++i) {
       const uint32_t index = common.request(slot, i);
       if (index == kNoRequest) continue;
@@ -196,7 +206,7 @@ class PlanMaker {
     draft.carried_bytes[stream] = 0;
     for (uint32_t i = 0; i < draft.plan.slots.size(); ++i) {
       PlannedSlot& slot = draft.plan.slots[i];
-      if (slot.stream != stream || slot.is_guest) continue;
+      if (slot.stream != stream || slot.is_guest || slot.is_elsewhere) continue;
       if (slot.is_carried) {
         slot.offset = draft.carried_bytes[stream];
         draft.carried_bytes[stream] += round_up(slot.largest, options_.alignment);
@@ -235,7 +245,7 @@ class PlanMaker {
     for (const Draft& draft : drafts_) {
       if (draft.carried_bytes[lender] > 0) return;
       for (const PlannedSlot& slot : draft.plan.slots) {
-        if (slot.stream != lender) continue;
+        if (slot.stream != lender || slot.is_elsewhere) continue;
         tenants.push_back({slot.offset, round_up(slot.largest, options_.alignment)});
       }
     }
@@ -253,7 +263,7 @@ class PlanMaker {
         made.offset = slot.offset;
         made.is_of_lender = slot.stream == lender;
         const bool takes_part = made.is_of_lender || (slot.stream == borrower && !slot.is_guest);
-        if (takes_part && !slot.is_carried) made.bytes = round_up(slot.largest, options_.alignment);
+        if (takes_part && !slot.is_carried && !slot.is_elsewhere) made.bytes = round_up(slot.largest, options_.alignment);
         made.may_be_guest = !made.is_of_lender && slot.smallest == slot.largest;
         if (made.is_of_lender && draft.delays[i] == 0) made.ends += gap;
       }
@@ -292,6 +302,7 @@ class PlanMaker {
     }
     for (size_t i = 0; i < draft.plan.slots.size(); ++i) {
       PlannedSlot& slot = draft.plan.slots[i];
+      if (slot.is_elsewhere) continue;
       const PlannedStream& part = plan_.streams[slot.stream];
       slot.offset += slot.is_carried
                          ? part.range.offset + part.persistent_bytes + carried_below_[slot.stream]
@@ -319,16 +330,21 @@ class PlanMaker {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> iterations_to_plan(const Iterations& iterations, size_t most) {
+std::vector<std::vector<uint32_t>> iterations_to_plan(const Iterations& iterations, size_t most,
+                                                      size_t held_out) {
   std::vector<std::vector<uint32_t>> kinds(iterations.kinds);
-  for (uint32_t i = 0; i < iterations.whole.size(); ++i) {
+  const size_t count = iterations.whole.size();
+  for (uint32_t i = 0; i < count - std::min(count, held_out); ++i) {
     kinds[iterations.whole[i].kind].push_back(i);
   }
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::erase_if(kinds, [](const auto& kind) { return kind.empty(); });
   if (kinds.size() > kMostSignatures) kinds.resize(kMostSignatures);
   for (std::vector<uint32_t>& kind : kinds) {
-    if (most > 0 && kind.size() > most) kind.resize(most);
+    if (most == 0) continue;
+    if (kind.size() >= kEnoughWithoutFirst && kind.front() == 0) kind.erase(kind.begin());
+    if (kind.size() > most) kind.resize(most);
   }
   return kinds;
 }
@@ -348,7 +364,8 @@ MemoryPlan make_plan(const UnderstoodRecording& recording, const PlanOptions& op
   if (!has_varying) return plan;
   MemoryPlan fixed = make_plan(recording, options, false);
   std::vector<uint32_t> seen;
-  for (const auto& kind : iterations_to_plan(recording.iterations, options.most_iterations)) {
+  for (const auto& kind :
+       iterations_to_plan(recording.iterations, options.most_iterations, options.held_out)) {
     seen.insert(seen.end(), kind.begin(), kind.end());
   }
   std::sort(seen.begin(), seen.end());

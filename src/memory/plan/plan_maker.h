@@ -29,6 +29,7 @@ struct PlanOptions {
   // where the recording tells how far behind the device was: blocks that two streams use.
   bool lends = false;
   size_t most_iterations = 0;  // of each kind, the first ones; 0: all
+  size_t held_out = 0;         // so many at the end are not planned from
   SynthesisOptions synthesis{};
 };
 
@@ -41,9 +42,11 @@ struct UnderstoodRecording {
 };
 
 // Which iterations are planned from, by kind: the most frequent kinds, at most kMostSignatures, and
-// of each the first `most` (0: all).
+// of each the first `most` (0: all), the recording's very first iteration left out where there are
+// others enough.
 [[nodiscard]] std::vector<std::vector<uint32_t>> iterations_to_plan(const Iterations& iterations,
-                                                                    size_t most);
+                                                                    size_t most,
+                                                                    size_t held_out = 0);
 
 // A plan that the checker takes. REQUIRES: there are iterations; the sizes, rounded up to the
 // alignment, add up to less than kMaxPackingBytes.

@@ -73,7 +73,7 @@ TEST(PlanMaker, WhatIsAlikeIsServedWhole) {
     const Understood understood(generate_run(seed, {}));
     const auto score = score_held_out(understood.recording(), quick());
     ASSERT_TRUE(score);
-    EXPECT_EQ(score->iterations, 3u);
+    EXPECT_EQ(score->iterations, 2u);  // of six: not the first, nor the three it is planned from
     EXPECT_EQ(score->planned, score->requests);
     EXPECT_EQ(score->fallback_bytes, 0);
     EXPECT_GE(score->efficiency(), 0.98);

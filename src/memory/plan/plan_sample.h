@@ -28,6 +28,16 @@ inline MemoryPlan sample_plan() {
   return plan;
 }
 
+// The sample with a slot behind the last of its second signature that has no bytes in it.
+inline MemoryPlan plan_with_slot_elsewhere() {
+  MemoryPlan plan = sample_plan();
+  PlannedSlot slot{0, 3, 1 << 20, 1 << 20, 0};
+  slot.is_elsewhere = true;
+  plan.signatures[1].slots.push_back(slot);
+  plan.signatures[1].slots[1].ends = 3;  // carried
+  return plan;
+}
+
 // Two streams: the first one's last two slots are guests in the cells of the second, one in each.
 inline MemoryPlan lending_plan() {
   MemoryPlan plan;

@@ -126,9 +126,11 @@ std::optional<PlanScore> score_held_out(const UnderstoodRecording& recording,
   for (const auto& kind : iterations_to_plan(recording.iterations, most)) {
     for (const uint32_t i : kind) is_planned_from[i] = true;
   }
-  for (uint32_t i = 0; i < is_planned_from.size(); ++i) {
+  // Not the first, which makes what stays, and which no plan serves.
+  for (uint32_t i = 1; i < is_planned_from.size(); ++i) {
     if (!is_planned_from[i]) others.push_back(i);
   }
+  if (others.empty()) return std::nullopt;
   return score_plan(recording, make_plan(recording, few), others);
 }
 

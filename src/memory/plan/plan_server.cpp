@@ -54,6 +54,7 @@ PlanServer::Served PlanServer::allocate(uint32_t stream, int64_t size) {
   const SignaturePlan& signature = plan_.signatures[chosen_];
   Cursor& cursor = cursors_[chosen_];
   const int64_t rounded = round_up(size, plan_.alignment);
+  if (slot && signature.slots[*slot].is_elsewhere) return {};
   if (slot) {
     const int64_t offset = signature.slots[*slot].offset;
     if (is_free(offset, rounded)) {
