@@ -196,6 +196,16 @@ def test_a_link_is_not_followed(here, plain, tmp_path, part):
         shim.exchange(None, None, str(folder / shim.NAME))
 
 
+def test_no_header_of_ours_hides_one_of_the_system(tmp_path):
+    """Where it is installed its folder is on the compiler's path, before the system's own."""
+    ours = {path.name for path in Path(shim.HERE).glob("*.h")}
+    assert "allocator.h" in ours
+    for name in sorted(ours):
+        (tmp_path / "a.cpp").write_text(f"#include <{name}>\n")
+        done = subprocess.run(["c++", "-fsyntax-only", str(tmp_path / "a.cpp")], capture_output=True, check=False)
+        assert done.returncode != 0, f"the system has a header {name}"
+
+
 def changed_header(here, folder, old, new, name="c10/cuda/CUDACachingAllocator.h"):
     """The installed PyTorch's header of the class, with a change in it; first on the path."""
     text = Path(here.torch.folder, "include", name).read_text()
@@ -231,7 +241,7 @@ def test_a_later_pytorch_is_compiled_for_only_where_its_user_takes_the_risk(here
     parts = parts_of(here, plain.folder, ("-Wno-unused-parameter",), [folder])
     other = here.torch._replace(version="2.99.0+cu130")
     environment = {"HEADROOM_CACHE": str(tmp_path / "cache")}
-    with pytest.raises(builder.BuildFailed, match="tried with PyTorch 2.13 alone.*your own risk"):
+    with pytest.raises(builder.BuildFailed, match="tried with PyTorch 2.11 to 2.13 alone.*your own risk"):
         builder.build(other, environment, parts)
     assert shim.find(other, environment) == ""
     environment["HEADROOM_SHIM_ANY_TORCH"] = "1"

@@ -17,13 +17,17 @@
 
 #include <algorithm>
 
-#include "limits.h"
+#include "fractions.h"
 #include "pools.h"
 #include "watchers.h"
 
 namespace headroom::shim {
 
 namespace torch_cuda = c10::cuda::CUDACachingAllocator;
+
+// Before 2.13 the class is not told what is a capture and what another use of a pool, and PyTorch's
+// own takes every pool that is begun for one; so do we, which only puts off what a capture forbids.
+constexpr bool kSaysWhatIsCaptured = HEADROOM_TORCH_MINOR >= 13;
 
 class Allocator final : public torch_cuda::CUDAAllocator {
  public:
@@ -81,12 +85,15 @@ class Allocator final : public torch_cuda::CUDAAllocator {
 
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, Filter filter) override {
     native_.beginAllocateToPool(device, pool, filter);  // refuses what is begun already
+    if (!kSaysWhatIsCaptured) ours.capture_begin(device);
     pools_.begin(device, pool, std::move(filter));
   }
   void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override {
     pools_.end(device, pool);
     native_.endAllocateToPool(device, pool);
+    if (!kSaysWhatIsCaptured) ours.capture_end(device);
   }
+#if HEADROOM_TORCH_MINOR >= 13
   void markCaptureBegin(DeviceIndex device) override {
     ours.capture_begin(device);
     native_.markCaptureBegin(device);
@@ -95,6 +102,7 @@ class Allocator final : public torch_cuda::CUDAAllocator {
     native_.markCaptureEnd(device);
     ours.capture_end(device);
   }
+#endif
   void releasePool(DeviceIndex device, MempoolId_t pool) override {
     native_.releasePool(device, pool);
   }
@@ -122,9 +130,11 @@ class Allocator final : public torch_cuda::CUDAAllocator {
   }
   torch_cuda::CheckpointDelta setCheckpointPoolState(
       DeviceIndex device, std::shared_ptr<torch_cuda::AllocatorState> state) override;
+#if HEADROOM_TORCH_MINOR >= 13
   c10::DataPtr allocateWithAddress(size_t bytes, void* address) override {
     return as_ours(native_.allocateWithAddress(bytes, address));
   }
+#endif
 
   // ---- Between processes. What another process shares is opened by the driver, for which it does
   // not matter who allocates here. Our own memory is pages of many handles, for which PyTorch has
@@ -143,9 +153,11 @@ class Allocator final : public torch_cuda::CUDAAllocator {
                      const std::vector<std::string>& skipped) override {
     native_.recordHistory(enabled, recorder, most, when, clear, skipped);
   }
+#if HEADROOM_TORCH_MINOR >= 12
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override {
     return is_ours(pointer) ? nullptr : native_.getContextForPointer(pointer);
   }
+#endif
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& md) override {
     native_.recordAnnotation(md);
   }
@@ -160,9 +172,11 @@ class Allocator final : public torch_cuda::CUDAAllocator {
   void attachOutOfMemoryObserver(torch_cuda::OutOfMemoryObserver observer) override {
     watchers_.add(std::move(observer));
   }
+#if HEADROOM_TORCH_MINOR >= 12
   void attachOomRejectionObserver(torch_cuda::OomRejectionObserver observer) override {
     native_.attachOomRejectionObserver(std::move(observer));
   }
+#endif
   void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override {
     native_.attachAllocatorTraceTracker(tracker);
     watchers_.add(std::move(tracker));
@@ -188,7 +202,7 @@ class Allocator final : public torch_cuda::CUDAAllocator {
 
   torch_cuda::CUDAAllocator& native_;
   Pools pools_;
-  Limits limits_;
+  Fractions limits_;
   Watchers watchers_;
   std::atomic<int> devices_{0};
   std::atomic<bool> has_reserve_pools_{false};

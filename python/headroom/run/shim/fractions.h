@@ -12,9 +12,9 @@
 
 namespace headroom::shim {
 
-class Limits {
+class Fractions {
  public:
-  Limits() {
+  Fractions() {
     for (auto& limit : limits_) limit = 1;
   }
 
