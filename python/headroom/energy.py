@@ -45,7 +45,7 @@ class DeviceMeter:
         if not self.known:
             return None
         before, self.last = self.last, self._read()
-        if before is None or self.last is None or self.last < before:
+        if before is None or self.last is None or self.last <= before:  # it is counted every 100 ms or so
             return None
         return (self.last - before) * 1e-3
 

@@ -8,6 +8,7 @@ normalization lets grow what grows; gains are one, biases zero.
 """
 
 import contextlib
+import copy
 import importlib
 import sys
 
@@ -51,7 +52,8 @@ class Recipe:
         return transformers.CONFIG_MAPPING[kind], transformers.AutoModelForCausalLM
 
     def config(self, layers=None):
-        members = {key: value for key, value in self.entry["config"].items() if key != "model_type"}
+        # A copy of all of it: transformers 5.17 takes members out of what it is given.
+        members = copy.deepcopy({key: value for key, value in self.entry["config"].items() if key != "model_type"})
         config = self.config_class(**members)
         if layers is not None:
             config.num_hidden_layers = layers

@@ -44,6 +44,7 @@ SPEC_SCHEMA = "headroom.nongemm_spec/2"
 ROOM_OF_MEMORY = 0.6     # of what is free: what the weights of a whole model may take
 ROOM_LEFT = 0.5          # of what is free before a group of settings, while engines are made beside each other
 WEIGHTS_OF_MAKING = 5    # times its weights: what exporting a model and opening it takes meanwhile
+WARM_UPS_OF_A_GRAPH = 3
 MOST_REASON = 300
 STEP, WORK = "ProfilerStep#0", ("cpu_op", "user_annotation")
 LEAST_TICK = 1e-3        # of a profile's microseconds
@@ -70,10 +71,15 @@ def die_with_parent():
 # ---- measuring ----------------------------------------------------------------------------------
 
 class Profiler:
-    """Runs under PyTorch's profiler, and their traces, which are written and read where they are asked for."""
+    """Runs under PyTorch's profiler, and their traces, which are written and read where they are asked for.
+
+    On a GPU a later session clears what an earlier one has of kernels (times of 0 are what is left, PyTorch 2.11), so that
+    there a trace is written at once where it may be asked for: the first one's, which warms up and may be the only one, and
+    that of the quickest since."""
 
     def __init__(self, machine):
         self.machine, self.stopwatch, self.profiles, self.turns = machine, nongemm_visits.Stopwatch(machine), [], Turns()
+        self.quickest = None
         kinds = machine.torch.profiler.ProfilerActivity
         self.activities = [kinds.CPU, kinds.CUDA] if machine.is_cuda else [kinds.CPU]
 
@@ -83,22 +89,38 @@ class Profiler:
         with profiler.profile(activities=self.activities) as profiled:
             with profiler.record_function(STEP):
                 taken = self.stopwatch.once(call)
-        self.profiles.append(profiled)
+        if self.machine.is_cuda:
+            self._write_now(profiled, taken)
+        else:
+            self.profiles.append(lambda: written(profiled))
         return taken, self.stopwatch.undisturbed[-1]
+
+    def _write_now(self, profiled, taken):
+        is_first = not self.profiles
+        is_wanted = is_first or self.quickest is None or taken < self.quickest
+        if is_wanted and not is_first:
+            self.profiles[1:] = [None] * (len(self.profiles) - 1)
+            self.quickest = taken
+        text = written(profiled) if is_wanted else None
+        self.profiles.append(text and (lambda: text))
 
     def trace(self, place):
         """Of a run, once: it is held no longer."""
-        profiled, self.profiles[place] = self.profiles[place], None
-        with tempfile.TemporaryDirectory() as folder:
-            plain = os.path.join(folder, "trace.json")
-            profiled.export_chrome_trace(plain)
-            with open(plain, encoding="utf-8") as trace:
-                return json.load(trace)
+        text, self.profiles[place] = self.profiles[place](), None
+        return json.loads(text)
 
     def keep(self, runs, file):
         """The last `runs` as once() gave them; where several threads had operators, the quickest one's trace alone."""
         turn_us, self.profiles = self.turns.mean_us(), self.profiles[-len(runs):]
         return typical_run.keep(runs, typical_run.Reading(self.trace, marks_of_step, with_events), self.machine, turn_us, file)
+
+
+def written(profiled):
+    with tempfile.TemporaryDirectory() as folder:
+        plain = os.path.join(folder, "trace.json")
+        profiled.export_chrome_trace(plain)
+        with open(plain, encoding="utf-8") as trace:
+            return trace.read()
 
 
 def marks_of_step(trace):
@@ -167,10 +189,10 @@ class Eager:
         if setting["fusion"] != "none":
             raise Refused("PyTorch's eager mode fuses nothing")
         dtype = getattr(torch, DTYPES[setting["dtype"]])
-        if setting["quantize"] != "none" and machine.is_cuda:
-            raise Refused("PyTorch's own quantization is for the CPU")
-        if setting["quantize"] == "int8" and dtype != torch.float32:
+        if setting["quantize"] == "int8" and not machine.is_cuda and dtype != torch.float32:
             raise Refused("PyTorch's dynamic int8 is for fp32")
+        if setting["quantize"] == "int4" and machine.is_cuda:
+            raise Refused("weights of four bits are measured on the CPU alone")
         if setting["quantize"] == "int4" and dtype != torch.bfloat16:  # elsewhere it has a plain loop, 80 times as long
             raise Refused("PyTorch's kernel for weights of four bits is for bf16 (--dtype bfloat16)")
         self.machine, self.recipe, self.dtype, self.notes = machine, recipe, dtype, []
@@ -178,7 +200,7 @@ class Eager:
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
         if setting["quantize"] != "none":
             from headroom import nongemm_quantize
-            module, self.notes = nongemm_quantize.KINDS[setting["quantize"]](module)
+            module, self.notes = nongemm_quantize.kinds(machine.is_cuda)[setting["quantize"]](module)
         self.module = module.to(machine.device)
 
     def prepare(self, setting):
@@ -264,7 +286,56 @@ class Compiled(Eager):
         return self.compiled(*args, **named)
 
 
-ENGINES = {"pytorch": Eager, "compiled": Compiled, "onnxruntime": OnnxRuntime}
+class Graphed(Eager):
+    """PyTorch's eager kernels, captured once and launched together by one call: a CUDA graph."""
+
+    is_compiled = True  # its first runs are no measurement
+
+    def __init__(self, machine, recipe, layers, setting):
+        if not machine.is_cuda:
+            raise Refused("CUDA graphs are for a GPU")
+        super().__init__(machine, recipe, layers, setting)
+
+    def prepare(self, setting):
+        if setting.get("context") or setting["phase"] == "decode":
+            raise Refused("a graph's memory is fixed, and the cache of a decode step grows")
+        torch, machine = self.machine.torch, self.machine
+        args, named = self.recipe.inputs(self.module, setting["batch"], self.dtype, machine.device)
+        aside = torch.cuda.Stream(machine.device)
+        aside.wait_stream(torch.cuda.current_stream(machine.device))
+        with torch.cuda.stream(aside):  # what a library does at its first call must not be captured
+            for _ in range(WARM_UPS_OF_A_GRAPH):
+                self.forward(*args, **named)
+        torch.cuda.current_stream(machine.device).wait_stream(aside)
+        graph, profiler, outputs = torch.cuda.CUDAGraph(), Profiler(machine), []
+
+        def capture():
+            with torch.cuda.graph(graph):
+                outputs.append(self.forward(*args, **named))
+        profiler.once(capture)
+
+        def call():
+            graph.replay()
+            return outputs[0]
+        return GraphedWork(self, call, profiler)
+
+
+class GraphedWork(EagerWork):
+    """With the trace of its capture, which alone names the operators of the graph's kernels."""
+
+    def __init__(self, engine, call, capture):
+        super().__init__(engine, call)
+        self.capture = capture
+
+    def end_profiling(self, taken, file):
+        profiled = super().end_profiling(taken, file)
+        name = file.replace(".trace.json.gz", ".capture.trace.json.gz")
+        typical_run.write_json(self.capture.trace(0), name)
+        profiled.capture = os.path.basename(name)
+        return profiled
+
+
+ENGINES = {"pytorch": Eager, "compiled": Compiled, "graphed": Graphed, "onnxruntime": OnnxRuntime}
 
 
 # ---- settings -----------------------------------------------------------------------------------
@@ -436,13 +507,14 @@ class Session:
                 "samples": len(samples.seconds), "decode": decode, "layers_of_model": self.recipe.layers,
                 "parameters": job.parameters, "model_parameters": self.whole, "joules": joules,
                 "trace": os.path.basename(self.file_of(job)), "typical_trace": profiled.typical,
+                "capture_trace": profiled.capture,
                 "profiled_runs": profiled.runs, "profiled_seconds": profiled.seconds, "notes": job.notes}
 
 
 def is_held_beside(setting, layers):
     """Whether it may stay in memory while others are made: neither a few layers of a large model, nor a decode step, whose
-    model was made to fill the memory, nor what another compilation throws away."""
-    return layers is None and not setting.get("context") and setting["engine"] != "compiled"
+    model was made to fill the memory, nor what another compilation throws away, nor a graph, which holds its memory."""
+    return layers is None and not setting.get("context") and setting["engine"] not in ("compiled", "graphed")
 
 
 def available_bytes(machine):

@@ -1,4 +1,5 @@
-"""What PyTorch has of quantization, for `headroom bench nongemm`: dynamic int8, and int4 of weights alone.
+"""What PyTorch has of quantization, for `headroom bench nongemm`: dynamic int8, and int4 of weights alone; on a GPU, int8 as
+LLM.int8() has it.
 
 int8 is torch.ao's quantize_dynamic. int4 is PyTorch's own product with weights of four bits, in groups of 32 along what
 goes in, each with a scale and a zero; how they are made of a weight is written here, since the library that does it for
@@ -10,6 +11,10 @@ from torch import nn
 
 from headroom.nongemm_models import Refused
 
+OUTLIER = 6.0            # the paper's: an element beyond it has its column multiplied in the model's type
+MOST_INT8 = 127
+INT8_ALIGNED = 8         # PyTorch's int8 product on CUDA takes multiples of it,
+LEAST_INT8_ROWS = 17     # and so many rows at least
 GROUP = 32               # weights that share a scale
 OUTPUTS_AT_LEAST = 16    # of which PyTorch's kernel takes multiples
 LEVELS, MIDDLE = 15, 8   # a weight is scale * (level - MIDDLE) + zero
@@ -96,4 +101,54 @@ def int4(module):
     return module, notes
 
 
-KINDS = {"int8": int8, "int4": int4}
+class LlmInt8Linear(nn.Module):
+    """A product as LLM.int8() makes it (Dettmers et al. 2022, arXiv 2208.07339, section 3): what goes in is rounded to int8 with
+    a scale for each row, weights with one for each output; columns with an element beyond OUTLIER are multiplied in the
+    model's own type. Of plain operators around PyTorch's int8 product: a library would fuse some of them."""
+
+    def __init__(self, linear):
+        super().__init__()
+        weight = linear.weight.detach()
+        scale = weight.abs().amax(1, keepdim=True).float().clamp(min=torch.finfo(torch.float32).tiny) / MOST_INT8
+        self.bias = linear.bias
+        self.register_buffer("levels", (weight / scale).round().to(torch.int8))
+        self.register_buffer("scales", scale.view(-1))
+
+    @staticmethod
+    def takes(part):
+        return (isinstance(part, nn.Linear) and part.in_features % INT8_ALIGNED == 0
+                and part.out_features % INT8_ALIGNED == 0)
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        is_apart = (rows.abs() > OUTLIER).any(0)
+        columns = is_apart.nonzero().view(-1)  # the host waits for the device here, as the published code does
+        inliers = rows.masked_fill(is_apart, 0)
+        scale = inliers.abs().amax(1, keepdim=True).float().clamp(min=torch.finfo(torch.float32).tiny) / MOST_INT8
+        levels = (inliers / scale).round().to(torch.int8)
+        if len(levels) < LEAST_INT8_ROWS:
+            levels = nn.functional.pad(levels, (0, 0, 0, LEAST_INT8_ROWS - len(levels)))
+        y = torch._int_mm(levels, self.levels.t())[:len(rows)]
+        y = (y * (scale * self.scales)).to(x.dtype)
+        if len(columns):
+            weight = (self.levels[:, columns] * self.scales[:, None]).to(x.dtype)
+            y = torch.addmm(y, rows[:, columns], weight.t())
+        y = y.view(*x.shape[:-1], -1)
+        return y if self.bias is None else y + self.bias
+
+
+def llm_int8(module):
+    """Every product of weights but the head, as LLM.int8() leaves it."""
+    weights = sum(parameter.numel() for parameter in module.parameters())
+    with_linears(module)
+    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    chosen = [(name, part) for name, part in module.named_modules() if LlmInt8Linear.takes(part) and part is not head]
+    notes = notes_of_share("int8", sum(part.weight.numel() for _, part in chosen), weights,
+                           f"LLM.int8() is of nn.Linear, the head apart, here in multiples of {INT8_ALIGNED}")
+    for name, part in chosen:
+        replace(module, name, LlmInt8Linear(part))
+    return module, [*notes, "int8 as LLM.int8() has it, of plain operators; random weights make few outliers"]
+
+
+def kinds(is_cuda):
+    return {"int8": llm_int8} if is_cuda else {"int8": int8, "int4": int4}

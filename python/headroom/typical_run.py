@@ -144,10 +144,10 @@ def write_json(value, file):
 
 class Profiled:
     """Of runs under a profiler: seconds of the quickest, and those that are its own; of how many the typical run is, and
-    its file."""
+    its file; the file of the capture of its graphs."""
 
     def __init__(self, seconds, own_seconds):
-        self.seconds, self.own_seconds, self.runs, self.typical = seconds, own_seconds, 1, None
+        self.seconds, self.own_seconds, self.runs, self.typical, self.capture = seconds, own_seconds, 1, None, None
         self.all_seconds = [seconds]
 
 

@@ -136,7 +136,7 @@ class Listener {
       // A decode step's reader takes off itself what other programs took of the quickest run.
       const bool is_typical = record.typical_trace && !record.setting.context;
       const std::string& trace = is_typical ? *record.typical_trace : record.trace;
-      auto profile = run_.read_profile(run_.folder + "/" + trace);
+      auto profile = run_.read_profile(in_folder(trace), in_folder(record.capture_trace.value_or("")));
       if (profile) {
         record.profile = std::move(profile).value();
       } else {
@@ -151,6 +151,10 @@ class Listener {
                                 half_heard_.insert(id).second;
     if (!is_first_depth) heard_.insert(id);
     return run_.on_record(record);
+  }
+
+  [[nodiscard]] std::string in_folder(const std::string& name) const {
+    return name.empty() ? name : run_.folder + "/" + name;
   }
 
   const NongemmRun& run_;

@@ -28,7 +28,7 @@ namespace headroom::bench {
 
 struct NongemmSetting {
   std::string model;     // "gpt2"
-  std::string engine;    // "pytorch" (eager), "compiled" or "onnxruntime"
+  std::string engine;    // "pytorch" (eager), "compiled", "graphed" (CUDA) or "onnxruntime"
   std::string phase;     // "forward" or "decode"
   int64_t batch = 1;     //
   std::string dtype;     // "fp32", "bf16", "fp16"
@@ -52,7 +52,9 @@ struct ProfiledRun {
   GroupMilliseconds groups;        // an operator's own time, or its kernels'
   GroupMilliseconds paper_groups;  // NonGEMM Bench's formula and names, with "missed"
 };
-using ProfileReader = std::function<Result<ProfiledRun>(const std::string& file)>;
+// `capture`: a trace of the capture of the graphs that the run launches, or "".
+using ProfileReader =
+    std::function<Result<ProfiledRun>(const std::string& file, const std::string& capture)>;
 
 enum class NongemmStatus : uint8_t { measured, refused, failed };
 [[nodiscard]] std::string_view name_of(NongemmStatus status);
@@ -89,6 +91,7 @@ struct NongemmRecord {
   // Composed of several: of each stretch what it takes undisturbed (typical_run.py). Its profile is
   // the record's; nothing: that of `trace` is.
   std::optional<std::string> typical_trace{};
+  std::optional<std::string> capture_trace{};  // of an engine that launches graphs
   int64_t profiled_runs = 1;    // of which it is composed
   double profiled_seconds = 0;  // of the quickest run under the profiler
   ProfiledRun profile;

@@ -28,7 +28,8 @@ constexpr double kMostSeconds = 1e6;
 constexpr int64_t kMostProfiledRuns = 1000;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
 
-constexpr std::array<std::string_view, 3> kEngines{"pytorch", "compiled", "onnxruntime"};
+constexpr std::array<std::string_view, 4> kEngines{"pytorch", "compiled", "graphed",
+                                                    "onnxruntime"};
 constexpr std::array<std::string_view, 2> kPhases{"forward", "decode"};
 constexpr std::array<std::string_view, 3> kDtypes{"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> kQuantizations{"none", "int8", "int4"};
@@ -142,6 +143,10 @@ Result<void> read_measurement(const JsonView& view, NongemmRecord& record) {
   HEADROOM_ASSIGN(const auto typical, view.optional_string("typical_trace"));
   if (typical) {
     HEADROOM_ASSIGN(record.typical_trace, trace_of(view, "typical_trace"));
+  }
+  HEADROOM_ASSIGN(const auto capture, view.optional_string("capture_trace"));
+  if (capture) {
+    HEADROOM_ASSIGN(record.capture_trace, trace_of(view, "capture_trace"));
   }
   HEADROOM_ASSIGN(const auto runs, view.optional_int("profiled_runs", 1, kMostProfiledRuns));
   record.profiled_runs = runs.value_or(1);
@@ -296,6 +301,7 @@ Json nongemm_record_json(const NongemmRecord& record) {
   if (record.status != NongemmStatus::measured) return json.set("reason", record.reason);
   if (record.decode) json.set("decode", decode_facts_json(*record.decode));
   if (record.joules) json.set("joules", *record.joules);
+  if (record.capture_trace) json.set("capture_trace", *record.capture_trace);
   return json.set("layers_of_model", or_null(record.layers_of_model))
       .set("parameters", record.parameters)
       .set("model_parameters", or_null(record.model_parameters))

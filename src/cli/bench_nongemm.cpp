@@ -125,7 +125,8 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
                                  : std::vector<std::string>{"none"}));
   HEADROOM_ASSIGN(
       const auto engines,
-      choices(words, "engine", {"pytorch", "compiled", "onnxruntime"}, {"pytorch", "onnxruntime"}));
+      choices(words, "engine", {"pytorch", "compiled", "graphed", "onnxruntime"},
+                          {"pytorch", "onnxruntime"}));
   HEADROOM_ASSIGN(const auto fusions, fusions_of(words));
   NongemmSetting setting;
   const std::string dtype = words.value("dtype");
@@ -168,8 +169,14 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
       settings.push_back(setting);
     }
   }
-  setting.engine = "onnxruntime";
+  setting.engine = "graphed";
+  setting.fusion = "none";
   setting.phase = "forward";
+  for (const int64_t batch : has("graphed") ? batches : std::vector<int64_t>{}) {
+    setting.batch = batch;
+    settings.push_back(setting);
+  }
+  setting.engine = "onnxruntime";
   for (const int64_t batch : has("onnxruntime") ? batches : std::vector<int64_t>{}) {
     for (const std::string& quantize : quantizations) {
       for (const std::string& fusion : fusions) {

@@ -21,9 +21,10 @@ Result<bench::NongemmRecords> read_bench_records(const std::string& file) {
   return bench::parse_nongemm_records(text, file);
 }
 
-Result<bench::ProfiledRun> read_bench_profile(const std::string& file) {
+Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture) {
   ops::OpsQuestion question;
   question.file = file;
+  question.capture = capture;
   HEADROOM_ASSIGN(const ops::OpsAnswer answer, ops::answer(question));
   const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
   bench::ProfiledRun run;

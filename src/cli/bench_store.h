@@ -14,8 +14,9 @@ namespace headroom::cli {
 
 Result<bench::NongemmRecords> read_bench_records(const std::string& file);
 
-// One run of those that the trace holds, by `headroom ops`.
-Result<bench::ProfiledRun> read_bench_profile(const std::string& file);
+// One run of those that the trace holds, by `headroom ops`; `capture`: of the graphs that it
+// launches, or "".
+Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture);
 
 // What is in the folder is not measured again.
 class BenchStore {

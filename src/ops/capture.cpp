@@ -1,6 +1,7 @@
 #include "ops/capture.h"
 
 #include <algorithm>
+#include <ranges>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -222,14 +223,29 @@ class Join {
     return match;
   }
 
-  // One for one, each of its kind.
+  // One for one, each of its kind. Of the fills of a graph a run may tell some and not others (CUDA
+  // 13.0 does): where the sequences differ, they are held against each other without them.
   static Match by_order(const std::vector<Wanted>& kernels, const std::vector<Launch>& launches) {
     Match match;
-    const bool is_alike = std::ranges::equal(
-        kernels, launches, [](const Wanted& a, const Launch& b) { return a.kind == b.kind; });
-    if (!is_alike) return match;
-    for (const Launch& launch : launches) match.operations.push_back(launch.operation);
-    match.matched = kernels.size();
+    const auto is_alike = [](const auto& a, const auto& b) { return a.kind == b.kind; };
+    if (std::ranges::equal(kernels, launches, is_alike)) {
+      for (const Launch& launch : launches) match.operations.push_back(launch.operation);
+      match.matched = kernels.size();
+      return match;
+    }
+    const auto is_no_fill = [](const auto& one) { return one.kind != TraceEventKind::fill; };
+    if (!std::ranges::equal(kernels | std::views::filter(is_no_fill),
+                            launches | std::views::filter(is_no_fill), is_alike)) {
+      return match;
+    }
+    auto launch = launches.begin();
+    for (const Wanted& kernel : kernels) {
+      match.operations.push_back(kNone);
+      if (!is_no_fill(kernel)) continue;
+      while (!is_no_fill(*launch)) ++launch;
+      match.operations.back() = (launch++)->operation;
+      ++match.matched;
+    }
     return match;
   }
 

@@ -141,6 +141,36 @@ TEST(Capture, KindsMustAgreeWhereThereAreNoNames) {
   EXPECT_EQ(join_capture(run, trace.build()).joined, 0);
 }
 
+// A run does not tell the fills of its graphs, as with CUDA 13.0.
+TEST(Capture, FillsThatTheRunDoesNotTellArePassedOver) {
+  TinyTrace trace;
+  trace.add(Kind::call, "cudaStreamBeginCapture", 1000, 1001)
+      .add(Kind::host_operator, "two::a", 1002, 1006)
+      .add(Kind::call, "cudaMemsetAsync", 1003, 1004)
+      .add(Kind::call, "cudaLaunchKernel", 1004, 1005)
+      .add(Kind::host_operator, "two::b", 1007, 1011)
+      .add(Kind::call, "cudaLaunchKernel", 1008, 1009)
+      .add(Kind::call, "cudaStreamEndCapture", 1012, 1013);
+  formats::Trace run = two_kernels();
+  EXPECT_EQ(join_capture(run, trace.build()).joined, 2);
+  ASSERT_EQ(run.captured.size(), 2U);
+  EXPECT_EQ(run.name_of(run.events[run.captured[1].operation]), "two::b");
+  formats::Trace with_fill = TinyTrace()
+                                 .add(Kind::call, "cudaGraphLaunch", 1, 9, 500)
+                                 .add(Kind::kernel, "first", 10, 30, 500, "7")
+                                 .add(Kind::fill, "Memset (Device)", 30, 40, 500, "7")
+                                 .build();
+  EXPECT_EQ(join_capture(with_fill, trace.build()).joined, 0);
+  formats::Trace other_fill = TinyTrace()
+                                  .add(Kind::call, "cudaGraphLaunch", 1, 9, 500)
+                                  .add(Kind::kernel, "first", 10, 30, 500, "7")
+                                  .add(Kind::kernel, "second", 30, 50, 500, "7")
+                                  .add(Kind::fill, "Memset (Device)", 50, 60, 500, "7")
+                                  .add(Kind::fill, "Memset (Device)", 60, 70, 500, "7")
+                                  .build();
+  EXPECT_EQ(join_capture(other_fill, trace.build()).joined, 2);  // of four
+}
+
 // Captures of several batches look alike: operators are known where they are the same, shapes not.
 TEST(Capture, SeveralCapturesOfTheSameKernels) {
   const auto of = [](const char* first_shapes, const char* second_shapes, const char* other) {

@@ -150,3 +150,18 @@ def test_the_graph_has_the_work_that_pytorch_counts(headroom_binary, tmp_path, n
     assert done.returncode == 0, done.stderr
     work = sum(part["flops"] for part in json.loads(done.stdout)["parts"] if part["name"] in ("gemm", "attention"))
     assert work == 2 * counted(name) - masked_out(name)
+
+
+def test_a_configuration_is_made_twice_of_the_same():
+    """transformers 5.17 takes the decoder's model_type out of the dictionary that it is given."""
+    from headroom import nongemm_models
+
+    class Config:
+        def __init__(self, decoder_config):
+            decoder_config.pop("model_type")
+
+    recipe = object.__new__(nongemm_models.Recipe)
+    recipe.entry = {"config": {"model_type": "a", "decoder_config": {"model_type": "detr"}}}
+    recipe.config_class = Config
+    recipe.config()
+    recipe.config()

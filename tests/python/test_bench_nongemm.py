@@ -231,6 +231,48 @@ def test_traces_are_written_where_they_are_asked_for(tmp_path, monkeypatch):
     assert then.profiles == [None] * 3
 
 
+def test_on_a_gpu_a_trace_is_written_before_the_next_session_clears_it(monkeypatch):
+    """There the first one's is, and of the others that of each which is quicker than all before it."""
+    machine = nongemm_probe.Machine(torch, "cpu")
+    profiler = nongemm_probe.Profiler(machine)
+    machine.is_cuda = True  # from here on, for the profiler alone
+    taken = iter((9.0, 3.0, 4.0, 2.0, 2.5))
+    texts = iter(range(9))
+    monkeypatch.setattr(nongemm_probe, "written", lambda profiled: json.dumps({"number": next(texts)}))
+    monkeypatch.setattr(profiler.stopwatch, "settle", lambda: None)
+    monkeypatch.setattr(profiler.stopwatch, "once", lambda call: (call(), profiler.stopwatch.undisturbed.append(0.0), next(taken))[2])
+    profiler.activities = [torch.profiler.ProfilerActivity.CPU]
+    for _ in range(5):
+        profiler.once(lambda: torch.rand(8).exp())
+    assert [bool(profile) for profile in profiler.profiles] == [True, False, False, True, False]
+    assert profiler.trace(3) == {"number": 2} and profiler.trace(0) == {"number": 0}
+
+
+def test_a_graph_is_for_a_gpu(headroom_binary, tmp_path):
+    (tmp_path / "tiny.json").write_text(json.dumps(dict(TINY, num_hidden_layers=2)))
+    done = headroom(headroom_binary, "bench", "nongemm", "tiny.json", "--batches", "1", "--engine", "graphed",
+                    "--seconds", "0.05", "--keep", "kept", cwd=tmp_path)
+    assert done.returncode == 4 and "CUDA graphs are for a GPU" in done.stdout
+
+
+def test_llm_int8_multiplies_columns_with_outliers_apart():
+    """Beside the product itself: one element beyond the threshold would cost all of its row the small steps of int8."""
+    from headroom import nongemm_quantize
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 32)
+    x = torch.randn(2, 20, 64)
+    x[0, 3, 5] = 500.0
+    with torch.inference_mode():
+        wanted, made = linear(x), nongemm_quantize.LlmInt8Linear(linear)(x)
+        few_rows = nongemm_quantize.LlmInt8Linear(linear)(x[:1, :3])
+    ordinary = torch.ones(2, 20, dtype=torch.bool)
+    ordinary[0, 3] = False
+    assert (made - wanted)[ordinary].abs().max() < 0.02 * wanted[ordinary].abs().max()
+    assert (made - wanted)[0, 3].abs().max() < 0.02 * wanted[0, 3].abs().max()
+    # Padded to as many rows as the product takes; the outlier is not among them, and its column not apart.
+    assert (few_rows - wanted[:1, :3]).abs().max() < 0.02 * wanted[:1, :3].abs().max()
+
+
 def test_shares_rest_on_several_runs(measured, headroom_binary):
     """The typical run's trace is read by `ops` like any other, and is no longer than the quickest one."""
     folder, _ = measured

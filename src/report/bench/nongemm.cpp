@@ -32,6 +32,7 @@ constexpr double kEnoughCoveredPct = 95;
 
 std::string nongemm_engine(const std::string& engine) {
   if (engine == "onnxruntime") return "ONNX Runtime";
+  if (engine == "graphed") return "PyTorch in a graph";
   return engine == "compiled" ? "PyTorch compiled" : "PyTorch eager";
 }
 
@@ -150,10 +151,6 @@ std::string notes_of(const NongemmAnswer& answer) {
     words += "The machine was busy (load " + formatted("%.1f", answer.machine.load) +
              "): times hold what other work took, and shares too where threads wait for one "
              "another; fewer --threads suffer less.\n";
-  }
-  if (answer.machine.kind == "cuda") {
-    words +=
-        "Measuring on a GPU was written without one at hand: hold it against `headroom ops`.\n";
   }
   return words;
 }
