@@ -5,14 +5,20 @@ so all three are told in the same words, and Headroom is put in as a user would 
 weights, deterministic mode where PyTorch has one; a worker prints its losses (as hexadecimal floats, so
 that they can be compared to the bit), its peaks after the first iterations, and its step times.
 
-    python3 perf/gpu/allocator.py --out DIR --seconds 540
-    python3 perf/gpu/allocator.py --list            what would be run
+    python3 perf/gpu/allocator.py --out DIR --beside 3      memory and losses, several cells at once
+    python3 perf/gpu/allocator.py --out DIR --timed         step times: one cell at a time, allocators in turns
+    python3 perf/gpu/allocator.py --list                    what would be run
 
-Writes DIR/results.json (a row a process, flushed as they come) and DIR/table.txt. Exit code 0: all ran
-and every loss was the same; 1: losses differ; 5: the time was over or some failed; 4: no GPU here.
+What a process may have does not depend on others beside it, while all of them fit; how long it takes does. So
+step times count where nothing ran beside (`alone` in a row), and a cell that failed beside others, or whose
+allocator found no memory there, is run again alone.
+
+Writes DIR/results.json (a row a process, flushed as they come; with --timed times.json) and a table beside it. Exit
+code 0: all ran and every loss was the same; 1: losses differ; 5: the time was over or some failed; 4: no GPU here.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -25,7 +31,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 
 # Iterations before the peaks are taken anew: the plan is made in these.
-WARM_UP = 8
+WARM_UP = 14
 ALLOCATORS = ("default", "expandable", "headroom")
 
 _LLAMA = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
@@ -56,13 +62,16 @@ class Cell:
 
 
 def cells(batch, seq, steps):
+    """Expandable segments where all steps are alike: what it does elsewhere a recording replayed tells (perf/runtime)."""
     return [Cell(model, pattern, allocator, batch, seq, steps)
-            for model in MODELS for pattern in PATTERNS for allocator in ALLOCATORS]
+            for model in MODELS for pattern in PATTERNS for allocator in ALLOCATORS
+            if allocator != "expandable" or pattern in ("plain", "recompute")]
 
 
 # The worker: one training.
 
-def make_model(torch, name, tiny):
+def make_model(torch, name, device, tiny):
+    """Made where it is to be, which takes a second instead of ten; the same under every allocator."""
     from transformers import AutoConfig, AutoModelForCausalLM
     family, values = MODELS[name]
     if tiny:
@@ -71,8 +80,10 @@ def make_model(torch, name, tiny):
     config = AutoConfig.for_model(family, **values, use_cache=False, bos_token_id=1,
                                   eos_token_id=2, pad_token_id=0)
     config._attn_implementation = "eager"  # whose kernels are deterministic
+    config._experts_implementation = "eager"  # an expert's tokens at a time: sizes are by the routing
     torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(config)
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
 
 
 def length_of(cell, step):
@@ -110,7 +121,7 @@ def train(cell, device, tiny):
     import torch
     cuda = device == "cuda"
     torch.use_deterministic_algorithms(True, warn_only=True)
-    model = make_model(torch, cell.model, tiny).to(device)
+    model = make_model(torch, cell.model, device, tiny)
     if cell.pattern == "recompute":
         model.gradient_checkpointing_enable()
     model.train()
@@ -143,6 +154,8 @@ def train(cell, device, tiny):
     last = peaks(torch, cuda)
     return {"losses": [float(value).hex() for value in losses],
             "step_ms": statistics.median(milliseconds[WARM_UP:] or milliseconds),
+            "all_step_ms": [round(value, 3) for value in milliseconds],
+            "retries": torch.cuda.memory_stats().get("num_alloc_retries", 0) if cuda else 0,
             "peak_allocated_bytes": last["allocated"], "peak_reserved_bytes": last["reserved"],
             "warm_up_reserved_bytes": first.get("reserved", 0),
             "gpu": torch.cuda.get_device_name() if cuda else "cpu",
@@ -170,15 +183,16 @@ def environment_of(cell, out):
     return environment
 
 
-def run_cell(cell, arguments, out):
+def run_cell(cell, arguments, out, alone=True):
     answer = out / f"{cell.model}-{cell.pattern}-{cell.allocator}.json"
     try:
         done = subprocess.run(command_of(cell, arguments, answer), env=environment_of(cell, out),
                               capture_output=True, text=True, check=False,
                               timeout=arguments.cell_seconds)
     except subprocess.TimeoutExpired:
-        return {**dataclasses.asdict(cell), "status": f"cut off at {arguments.cell_seconds} s"}
-    row = {**dataclasses.asdict(cell), "status": "ok" if done.returncode == 0 else
+        return {**dataclasses.asdict(cell), "alone": alone,
+                "status": f"cut off at {arguments.cell_seconds} s"}
+    row = {**dataclasses.asdict(cell), "alone": alone, "status": "ok" if done.returncode == 0 else
            f"exit {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"}
     if done.returncode == 0:
         row.update(json.loads(done.stdout.strip().splitlines()[-1]))
@@ -226,6 +240,17 @@ def table(rows):
     return "\n".join(lines) + "\n"
 
 
+def planned_cells(arguments):
+    """With --timed plain training alone, under the default and ours, in turns."""
+    steps = arguments.steps or (44 if arguments.timed else 26)
+    planned = [cell for cell in cells(arguments.batch, arguments.seq, steps)
+               if arguments.only in (cell.model, "")]
+    if arguments.timed:
+        planned = [cell for cell in planned
+                   if cell.pattern == "plain" and cell.allocator != "expandable"] * arguments.timed
+    return planned
+
+
 def run_all(arguments):
     if arguments.device == "cuda" and not Path("/proc/driver/nvidia").exists():
         print("no NVIDIA driver here", file=sys.stderr)
@@ -233,19 +258,38 @@ def run_all(arguments):
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     began, rows = time.monotonic(), []
-    planned = [cell for cell in cells(arguments.batch, arguments.seq, arguments.steps)
-               if arguments.only in (cell.model, "")]
-    for cell in planned:
+    planned = planned_cells(arguments)
+    name = "times" if arguments.timed else "results"
+
+    def take(row):
+        rows.append(row)
+        (out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        print(f"{len(rows)}/{len(planned)} {row['model']} {row['pattern']} {row['allocator']}: "
+              f"{row['status']}", file=sys.stderr, flush=True)
+
+    def run_one(cell, alone):
         if time.monotonic() - began > arguments.seconds:
-            break
-        row = run_cell(cell, arguments, out)
+            return None
+        row = run_cell(cell, arguments, out, alone)
         if arguments.largest and cell.pattern == "plain":
             row["largest_batch"] = largest_batch(cell, arguments, out)
-        rows.append(row)
-        (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
-        print(f"{len(rows)}/{len(planned)} {cell.model} {cell.pattern} {cell.allocator}: "
-              f"{row['status']}", file=sys.stderr, flush=True)
-    (out / "table.txt").write_text(table(rows))
+        return row
+
+    alone = arguments.timed or arguments.largest or arguments.beside == 1
+    again = []
+    with concurrent.futures.ThreadPoolExecutor(1 if alone else arguments.beside) as pool:
+        for cell, row in zip(planned, pool.map(lambda cell: run_one(cell, alone), planned)):
+            if row is None:
+                continue
+            if not alone and (row["status"] != "ok" or row.get("retries")):
+                again.append(cell)
+            else:
+                take(row)
+    for cell in again:
+        row = run_one(cell, True)
+        if row is not None:
+            take(row)
+    (out / f"{name}.txt").write_text(table(rows))
     print(table(rows))
     differ = same_losses(rows)
     for model, pattern in differ:
@@ -261,7 +305,10 @@ def parse(words):
     parser.add_argument("--headroom", default=REPO / "headroom", help="the program")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=0, help="of a training; 0: 26, with --timed 44")
+    parser.add_argument("--beside", type=int, default=3, help="cells at once")
+    parser.add_argument("--timed", type=int, nargs="?", const=1, default=0,
+                        help="step times, so many times over, one cell at a time")
     parser.add_argument("--only", default="", help="one model of " + ", ".join(MODELS))
     parser.add_argument("--largest", action="store_true", help="also the largest micro-batch")
     parser.add_argument("--seconds", type=float, default=540, help="start nothing after that")
@@ -280,8 +327,7 @@ def main(words=None):
                                arguments.tiny)))
         return 0
     if arguments.list:
-        print(json.dumps([dataclasses.asdict(cell) for cell in
-                          cells(arguments.batch, arguments.seq, arguments.steps)], indent=1))
+        print(json.dumps([dataclasses.asdict(cell) for cell in planned_cells(arguments)], indent=1))
         return 0
     return run_all(arguments)
 

@@ -1,10 +1,12 @@
 """Real fine-tuning steps on one GPU, for measurements to hold `headroom fit` against.
 
-Random weights from configurations of nine families; the settings (method, batch, sequence,
-checkpointing, attention, optimizer, dtype) follow a balanced design with a fixed seed. Each setting
-runs three steps in a process of its own, forked from one that has imported everything and never
+Configurations of ten families, whose weights are never set: no size depends on them. The settings (method,
+batch, sequence, checkpointing, attention, optimizer, dtype) follow a balanced design with a fixed seed. Each
+setting runs three steps in a process of its own, forked from one that has imported everything and never
 touched the GPU, so that nothing is left over from another setting and a start costs one CUDA
-context. Rows are written as they come, with the columns of docs/formats/measurements.md, into two
+context. Several run at once (--beside), behind a few that run alone, of which alone it is known what the
+device shows; one for which there was no memory beside others, or whose allocator had to give back what it had
+cached, is run again alone. Rows are written as they come, with the columns of docs/formats/measurements.md, into two
 files: families whose rows may be looked at while developing, and families held aside.
 
     python3 perf/gpu/train_memory.py --out DIR --seconds 540
@@ -23,6 +25,7 @@ import select
 import signal
 import sys
 import time
+import typing
 from pathlib import Path
 
 # Asking whether there is a GPU must not start CUDA here: children could not, after that.
@@ -66,8 +69,8 @@ TINY = {"n_layer": 2, "n_embd": 32, "n_head": 2, "num_hidden_layers": 2, "hidden
 HELD_ASIDE = ("mistral", "qwen3", "bloom", "phi", "gpt2")
 
 EAGER_ONLY = ("bloom",)  # its attention has no other implementation
-MOST_SCORES = 6e8        # elements of one layer's attention matrix, where it is made
-MOST_LOGITS = 2.2e9      # elements of the logits
+MOST_SCORES = 2e8        # elements of one layer's attention matrix, where it is made
+MOST_LOGITS = 1.1e9      # elements of the logits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +141,11 @@ def make_config(family, tiny):
 
 def make_model(family, tiny):
     from transformers import AutoModelForCausalLM
-    return AutoModelForCausalLM.from_config(make_config(family, tiny))
+    from transformers.initialization import no_init_weights
+    with no_init_weights():
+        model = AutoModelForCausalLM.from_config(make_config(family, tiny))
+    model.tie_weights()
+    return model
 
 
 def make_optimizer(name, parameters):
@@ -199,17 +206,25 @@ class Meter:
 
 
 def run_setting(model, setting, device):
-    """Three steps; what was measured, as a dict. In a child process."""
+    """What was measured, as a dict. In a child process."""
     import torch
-    meter = Meter(device)
-    before = meter.smi_mib()
+    vocab = model.config.vocab_size
     model = prepared(model, setting, device)
     gc.collect()
+    result = train(model, setting, device, vocab)
+    if device.startswith("cuda"):
+        result["retries"] = torch.cuda.memory_stats().get("num_alloc_retries", 0)
+    return {**result, "n_params": sum(p.numel() for p in model.parameters())}
+
+
+def train(model, setting, device, vocab):
+    """Three steps, and what is seen of memory."""
+    import torch
+    meter = Meter(device)
+    smi = before = meter.smi_mib()
     trainable = [p for p in model.parameters() if p.requires_grad]
     optimizer = make_optimizer(setting.optimizer, trainable)
-    vocab = model.config.vocab_size
     first_peak = 0
-    smi = before
     for step in range(STEPS):
         tokens = torch.randint(3, vocab, (setting.batch, setting.seq), device=device)
         loss = model(input_ids=tokens, labels=tokens).loss
@@ -222,43 +237,65 @@ def run_setting(model, setting, device):
             first_peak = now["peak"]
         if smi is not None:
             smi = max(smi, meter.smi_mib())
-    return {"n_params": sum(p.numel() for p in model.parameters()), "after": now["allocated"],
-            "peak": now["peak"], "reserved": now["reserved"], "first_peak": first_peak,
-            "smi": smi, "smi_before": before}
+    return {"after": now["allocated"], "peak": now["peak"], "reserved": now["reserved"],
+            "first_peak": first_peak, "smi": smi, "smi_before": before}
 
 
-def in_child(model, setting, device, seconds):
-    """run_setting() in a forked process: its result, or {"status": why there is none}."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            result = run_setting(model, setting, device)
-        except BaseException as error:  # whatever it is, the parent goes on
-            result = {"status": f"{type(error).__name__}: {str(error)[:160]}"}
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(pickle.dumps(result))
-        os._exit(0)
-    os.close(writer)
-    content = b""
-    deadline = time.monotonic() + seconds
-    while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            os.kill(pid, signal.SIGKILL)
-            break
-        part = os.read(reader, 65536)
-        if not part:
-            break
-        content += part
-    os.close(reader)
-    os.waitpid(pid, 0)
-    return pickle.loads(content) if content else {"status": f"ended or cut off at {seconds:.0f} s"}
+class Child:
+    """run(model, setting, device) in a forked process, which has so many seconds."""
+
+    def __init__(self, run, model, setting, device, seconds):
+        self.setting, self.seconds, self.began = setting, seconds, time.monotonic()
+        self.content = b""
+        self.reader, writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.reader)
+            try:
+                result = run(model, setting, device)
+            except BaseException as error:  # whatever it is, the parent goes on
+                result = {"status": f"{type(error).__name__}: {str(error)[:160]}"}
+            with os.fdopen(writer, "wb") as pipe:
+                pipe.write(pickle.dumps(result))
+            os._exit(0)
+        os.close(writer)
+
+    def left(self):
+        return max(0.0, self.began + self.seconds - time.monotonic())
+
+    def has_ended(self):
+        """Takes what there is to read; whether that was the last of it."""
+        part = os.read(self.reader, 65536)
+        self.content += part
+        return not part
+
+    def result(self):
+        """Its result, or {"status": why there is none}. It ends here."""
+        if self.left() == 0.0:
+            self.content = b""
+            os.kill(self.pid, signal.SIGKILL)
+        os.close(self.reader)
+        os.waitpid(self.pid, 0)
+        if not self.content:
+            return {"status": f"ended or cut off at {self.seconds:.0f} s"}
+        return pickle.loads(self.content)
+
+
+def ended(children):
+    """Waits for some of them to end, or for their time to be up; takes them off the list."""
+    over = []
+    while not over:
+        ready, _, _ = select.select([child.reader for child in children], [], [],
+                                    min(child.left() for child in children))
+        over = [child for child in children
+                if (child.reader in ready and child.has_ended()) or child.left() == 0.0]
+    for child in over:
+        children.remove(child)
+    return over
 
 
 OPTIMIZER_WORDS = {"adamw-foreach": "AdamW (foreach)", "adamw-fused": "AdamW fused",
-                   "sgd": "SGD", "adafactor": "Adafactor"}
+                   "sgd": "SGD", "adafactor": "transformers Adafactor"}
 
 
 def rows_of(setting, result, about, seconds):
@@ -337,46 +374,89 @@ def write_config(folder, family, model):
     path.write_text(json.dumps(model.config.to_dict(), indent=1, default=str) + "\n")
 
 
-def run_all(settings, arguments):
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What is measured: design(count, seed), run(model, setting, device), and rows(setting, result, about, seconds)."""
+
+    design: typing.Callable
+    run: typing.Callable
+    rows: typing.Callable
+
+
+class Measuring:
+    """All settings: some alone, the others several at once, and what had too little memory beside others again."""
+
+    def __init__(self, kind, settings, arguments):
+        self.kind, self.settings, self.arguments = kind, settings, arguments
+        self.started, self.out = time.monotonic(), Path(arguments.out)
+        self.output, self.about = Output(self.out), describe(arguments.device)
+        self.models, self.done, self.failed, self.again = {}, 0, 0, []
+
+    def run(self):
+        alone = min(self.arguments.alone, len(self.settings))
+        self.run_some(self.settings[:alone], 1)
+        self.run_some(self.settings[alone:], self.arguments.beside)
+        self.run_some(self.again, 1)
+        print(f"{self.done} of {len(self.settings)} settings run, {self.failed} failed",
+              file=sys.stderr)
+        return 0 if self.done == len(self.settings) and self.failed == 0 else 5
+
+    def left(self):
+        return self.arguments.seconds - (time.monotonic() - self.started)
+
+    def run_some(self, settings, beside):
+        waiting, children = list(settings), []
+        while waiting or children:
+            while waiting and len(children) < beside:
+                if self.left() < self.arguments.least_seconds:
+                    waiting = []
+                    break
+                children.append(self.child(waiting.pop(0)))
+            for child in ended(children) if children else []:
+                self.take(child, beside)
+
+    def child(self, setting):
+        if setting.family not in self.models:
+            self.models[setting.family] = make_model(setting.family, self.arguments.tiny)
+            write_config(self.out, setting.family, self.models[setting.family])
+        return Child(self.kind.run, self.models[setting.family], setting, self.arguments.device,
+                     min(self.left(), self.arguments.setting_seconds))
+
+    def take(self, child, beside):
+        result = child.result()
+        lacked = "OutOfMemory" in result.get("status", "") or result.get("retries", 0) > 0
+        if beside > 1:
+            result.update(smi=None, smi_before=None)  # of all of them together
+        if beside > 1 and lacked:
+            self.again.append(child.setting)
+            return
+        rows = self.kind.rows(child.setting, result, self.about, time.monotonic() - child.began)
+        self.output.write(child.setting, rows)
+        self.done += 1
+        self.failed += rows[0]["status"] != "ok"
+        # Figures are not printed: half of them are not to be seen yet.
+        print(f"{self.done}/{len(self.settings)} {child.setting.family} {rows[0]['status']} "
+              f"{rows[0]['seconds']} s", file=sys.stderr, flush=True)
+
+
+def run_all(kind, settings, arguments):
     import torch
     torch.set_num_threads(1)  # a pool of threads does not survive a fork
     if arguments.device.startswith("cuda") and not Path("/proc/driver/nvidia").exists():
         print("no NVIDIA driver here", file=sys.stderr)
         return 4
-    started = time.monotonic()
-    out = Path(arguments.out)
-    output = Output(out)
-    about = describe(arguments.device)
-    models = {}
-    done = failed = 0
-    for setting in settings:
-        left = arguments.seconds - (time.monotonic() - started)
-        if left < arguments.least_seconds:
-            break
-        if setting.family not in models:
-            models[setting.family] = make_model(setting.family, arguments.tiny)
-            write_config(out, setting.family, models[setting.family])
-        begun = time.monotonic()
-        result = in_child(models[setting.family], setting, arguments.device,
-                          min(left, arguments.setting_seconds))
-        rows = rows_of(setting, result, about, time.monotonic() - begun)
-        output.write(setting, rows)
-        done += 1
-        failed += rows[0]["status"] != "ok"
-        # Figures are not printed: half of them are not to be seen yet.
-        print(f"{done}/{len(settings)} {setting.family} {rows[0]['status']} {rows[0]['seconds']} s",
-              file=sys.stderr, flush=True)
-    print(f"{done} of {len(settings)} settings run, {failed} failed", file=sys.stderr)
-    return 0 if done == len(settings) and failed == 0 else 5
+    return Measuring(kind, settings, arguments).run()
 
 
-def parse(words):
+def parse(words, default_out, settings):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=os.environ.get("OUT", "train_memory_out"))
-    parser.add_argument("--settings", type=int, default=80)
+    parser.add_argument("--out", default=os.environ.get("OUT", default_out))
+    parser.add_argument("--settings", type=int, default=settings)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--seconds", type=float, default=540, help="stop starting settings then")
     parser.add_argument("--setting-seconds", type=float, default=60, help="limit of one setting")
+    parser.add_argument("--alone", type=int, default=10, help="so many run with nothing beside them")
+    parser.add_argument("--beside", type=int, default=4, help="of the others so many at once")
     parser.add_argument("--least-seconds", type=float, default=10,
                         help="with less than this left, no other setting is started")
     parser.add_argument("--device", default="cuda")
@@ -385,15 +465,22 @@ def parse(words):
     return parser.parse_args(words)
 
 
+KIND = Kind(design, run_setting, rows_of)
+
+
 def main(words=None):
-    arguments = parse(words)
-    settings = design(arguments.settings, arguments.seed)
+    return run(KIND, words, "train_memory_out", 80)
+
+
+def run(kind, words, default_out, settings):
+    arguments = parse(words, default_out, settings)
+    settings = kind.design(arguments.settings, arguments.seed)
     if arguments.tiny:
         settings = [dataclasses.replace(s, batch=1, seq=16) for s in settings]
     if arguments.list:
         print(json.dumps([dataclasses.asdict(s) for s in settings], indent=1))
         return 0
-    return run_all(settings, arguments)
+    return run_all(kind, settings, arguments)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,13 @@ def test_a_failed_setting_stays_in_with_its_reason():
     assert set(rows[0]) == set(tool.COLUMNS)
 
 
-def test_a_child_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(tool, "run_setting", lambda *_: tool.time.sleep(60))
-    assert "cut off" in tool.in_child(None, None, "cpu", 0.3)["status"]
+def test_a_child_that_hangs_is_ended():
+    children = [tool.Child(lambda *_: tool.time.sleep(60), None, None, "cpu", 0.3),
+                tool.Child(lambda *_: {"peak": 1}, None, None, "cpu", 30)]
+    first, = tool.ended(children)
+    assert first.result() == {"peak": 1}
+    last, = tool.ended(children)
+    assert "cut off" in last.result()["status"] and not children
 
 
 def test_two_tiny_settings_on_a_cpu(tmp_path):

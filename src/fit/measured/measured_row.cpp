@@ -274,8 +274,9 @@ Result<void> read_optimizer(const Row& row, FitQuestion& q) {
     return q.set("optimizer", has(optimizer, "paged") ? "paged-adamw-8bit" : "adamw-8bit");
   }
   if (has(optimizer, "adafactor")) {
-    const bool is_trainer = has(row["framework"], "hf trainer");
-    return q.set("optimizer", is_trainer ? "hf-adafactor" : "adafactor");
+    const bool is_theirs =
+        has(row["framework"], "hf trainer") || has(optimizer, "transformers adafactor");
+    return q.set("optimizer", is_theirs ? "hf-adafactor" : "adafactor");
   }
   if (has(optimizer, "adamw")) {
     return q.set("optimizer", has(optimizer, "fused") ? "adamw-fused" : "adamw");
