@@ -269,9 +269,9 @@ class Child:
         self.content += part
         return not part
 
-    def result(self):
+    def result(self, is_late):
         """Its result, or {"status": why there is none}. It ends here."""
-        if self.left() == 0.0:
+        if is_late:
             self.content = b""
             os.kill(self.pid, signal.SIGKILL)
         os.close(self.reader)
@@ -282,16 +282,18 @@ class Child:
 
 
 def ended(children):
-    """Waits for some of them to end, or for their time to be up; takes them off the list."""
-    over = []
-    while not over:
+    """Waits for some of them to end, or for their time to be up, and takes them off the list: each with its result."""
+    while True:
         ready, _, _ = select.select([child.reader for child in children], [], [],
                                     min(child.left() for child in children))
-        over = [child for child in children
-                if (child.reader in ready and child.has_ended()) or child.left() == 0.0]
+        over = {child: False for child in children if child.reader in ready and child.has_ended()}
+        over.update({child: True for child in children if child not in over and child.left() == 0.0
+                     and child.reader not in ready})
+        if over:
+            break
     for child in over:
         children.remove(child)
-    return over
+    return [(child, child.result(is_late)) for child, is_late in over.items()]
 
 
 OPTIMIZER_WORDS = {"adamw-foreach": "AdamW (foreach)", "adamw-fused": "AdamW fused",
@@ -412,8 +414,8 @@ class Measuring:
                     waiting = []
                     break
                 children.append(self.child(waiting.pop(0)))
-            for child in ended(children) if children else []:
-                self.take(child, beside)
+            for child, result in ended(children) if children else []:
+                self.take(child, result, beside)
 
     def child(self, setting):
         if setting.family not in self.models:
@@ -422,8 +424,7 @@ class Measuring:
         return Child(self.kind.run, self.models[setting.family], setting, self.arguments.device,
                      min(self.left(), self.arguments.setting_seconds))
 
-    def take(self, child, beside):
-        result = child.result()
+    def take(self, child, result, beside):
         lacked = "OutOfMemory" in result.get("status", "") or result.get("retries", 0) > 0
         if beside > 1:
             result.update(smi=None, smi_before=None)  # of all of them together

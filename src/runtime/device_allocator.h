@@ -273,7 +273,7 @@ class DeviceAllocator {
                      int64_t waited_ns, int64_t began_ns);
   bool map_arena(PlannedArena& arena);
   void retire_plan(const std::string& why);
-  bool is_plan_outgrown(const Request& request);
+  bool is_plan_outgrown();
   void give_up_plan();
   void judge_pass();
   void judge_mark();

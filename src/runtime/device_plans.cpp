@@ -408,14 +408,25 @@ void DeviceAllocator::retire_plan(const std::string& why) {
   is_switch_due_ = is_log_due_ = true;  // at the next boundary that somebody sees
 }
 
-// For one that needs more than best fit did. Once a new log begins; after that best fit serves.
-// REQUIRES: driver lock.
+// For one that needs more than best fit did; its idle pages go back where the device is done soon.
+// Once a new log begins; after that best fit serves. REQUIRES: driver lock.
 void DeviceAllocator::give_up_plan() {
+  const bool is_last = plan_figures_.outgrown + 1 >= kMostOutgrown;
+  if (is_last && planner_ != nullptr) planner_->watch(nullptr);  // and whatever it found
   retire_plan("the plan and what did not come as planned needed more than best fit did");
-  const std::lock_guard lock(lock_);
-  if (++plan_figures_.outgrown < kMostOutgrown) return;
-  is_log_due_ = false;
-  go_without_plan(plan_figures_.refused);
+  Collected collected;
+  {
+    const std::lock_guard lock(lock_);
+    ++plan_figures_.outgrown;
+    if (is_last) {
+      drop_log();
+      is_log_due_ = false;
+      go_without_plan(plan_figures_.refused);
+    }
+    collected = collect(0);
+  }
+  give_back(std::move(collected), Wait::for_a_while);
+  release_idle();
 }
 
 // Pages of arenas that serve no more, where nothing lies; and the arenas in which nothing does.

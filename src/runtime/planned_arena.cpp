@@ -375,7 +375,9 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
     return {Source::planned, address_of(number, track.slots[found.slot].offset), begins};
   }
   if (track.sequence == nullptr) return {};
-  if (found.kind != Match::Kind::none && is_elsewhere(track, found.slot)) return {Source::none, 0, begins};
+  if (found.kind != Match::Kind::none && is_elsewhere(track, found.slot)) {
+    return {Source::none, 0, begins, true};
+  }
   const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
   const int64_t idle = size <= kMostSmall ? -1 : serve_idle(number, size, until, serial);
   if (found.kind == Match::Kind::none) {

@@ -57,6 +57,7 @@ class PlannedArena {
     Source source = Source::none;
     int64_t address = 0;
     bool begins_pass = false;  // of the main track: an iteration begins
+    bool is_elsewhere = false;  // it came in its turn, and has no bytes here
   };
   struct Block {
     int64_t requested = 0;

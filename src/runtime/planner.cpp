@@ -39,6 +39,7 @@ constexpr size_t kUnmarkedRequests = size_t{1} << 17;
 constexpr size_t kReadIterations = 2;   // that a prediction is read from
 // The first, four to plan from, and those to read.
 constexpr size_t kEnoughToHoldOut = 5 + kReadIterations;
+constexpr int64_t kLeastOfAKind = 2;
 constexpr double kFewWithoutSlot = 0.05;
 constexpr int64_t kPage = 2 * kMiB;     // what every driver so far has as granularity
 constexpr size_t kMostPlannedFrom = 8;  // of each kind
@@ -131,6 +132,17 @@ bool has_varying_slots(const memory::MemoryPlan& plan) {
                    [](const memory::PlannedSlot& slot) { return slot.smallest != slot.largest; });
 }
 
+// Whether the last iterations can be left out: of each one's kind there are others to plan from.
+bool can_hold_out(const memory::Iterations& iterations) {
+  const std::vector<memory::Iteration>& whole = iterations.whole;
+  if (whole.size() < kEnoughToHoldOut) return false;
+  const auto last = whole.end() - kReadIterations;
+  return std::all_of(last, whole.end(), [&](const memory::Iteration& read) {
+    const auto is_like = [&](const memory::Iteration& one) { return one.kind == read.kind; };
+    return std::count_if(whole.begin() + 1, last, is_like) >= kLeastOfAKind;
+  });
+}
+
 // Whether iterations differ, so that a plan fits those that it is made from better than others.
 bool is_dynamic(const memory::MemoryPlan& plan) {
   size_t slots = 0;
@@ -169,7 +181,8 @@ Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool
   Judged lending = read(*attempt.lending);
   const int64_t now = is_near_enough(apart.prediction) ? apart.prediction.planned_bytes
                                                        : apart.prediction.best_fit_bytes;
-  const Prediction behind = predict(lending.compiled, log, attempt.times, kPage, false);
+  Prediction behind = predict(lending.compiled, log, attempt.times, kPage, false);
+  behind.slot_share = lending.prediction.slot_share;  // guests have slots, if others' place
   const bool is_better = lending.prediction.planned_bytes < now;
   return always || (is_better && is_near_enough(behind)) ? lending : apart;
 }
@@ -218,7 +231,7 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   options.synthesis.threads = 1;
   options.synthesis.is_out_of_time = question.is_out_of_time;
   // Judged by iterations that it is not made from, where there are enough.
-  const bool is_held_out = attempt.iterations >= kEnoughToHoldOut;
+  const bool is_held_out = can_hold_out(iterations);
   if (is_held_out) options.held_out = kReadIterations;
   attempt.plan = memory::make_plan({log.requests, iterations, classes, finder}, options);
   if (!is_held_out && is_dynamic(attempt.plan)) {

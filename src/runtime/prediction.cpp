@@ -116,7 +116,7 @@ class Player {
           planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial);
       place.address = served.address;
       ++asked_;
-      in_slots_ += served.source == PlannedArena::Source::planned ? 1 : 0;
+      in_slots_ += served.source == PlannedArena::Source::planned || served.is_elsewhere ? 1 : 0;
       if (place.address != 0) return;
     }
     place.block = pages_.allocate(request.size, stream_named(request.stream));

@@ -26,7 +26,7 @@ namespace headroom::shim {
 namespace torch_cuda = c10::cuda::CUDACachingAllocator;
 
 // Before 2.13 the class is not told what is a capture and what another use of a pool, and PyTorch's
-// own takes every pool that is begun for one; so do we, which only puts off what a capture forbids.
+// own takes every pool that is begun for one; so do we: while one is, what ours has cached stays.
 constexpr bool kSaysWhatIsCaptured = HEADROOM_TORCH_MINOR >= 13;
 
 class Allocator final : public torch_cuda::CUDAAllocator {
