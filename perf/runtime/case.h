@@ -128,7 +128,8 @@ inline bool repeat_last(Case& made, size_t times) {
 
 // A recording of `headroom run --record`, as it went, from its first request on. Nothing, where it
 // has no iterations.
-inline std::optional<Case> recording_case(std::string name, const memory::RunRecording& recording) {
+inline std::optional<Case> recording_case(std::string name, const memory::RunRecording& recording,
+                                          size_t repeats) {
   Case made;
   made.name = std::move(name);
   std::unordered_map<int64_t, uint32_t> live;  // by address
@@ -145,7 +146,7 @@ inline std::optional<Case> recording_case(std::string name, const memory::RunRec
     }
   }
   if (made.iterations.empty()) return std::nullopt;
-  made.is_steady = repeat_last(made, 16);
+  made.is_steady = repeats > 0 && repeat_last(made, repeats);
   return made;
 }
 

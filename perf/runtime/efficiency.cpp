@@ -7,6 +7,7 @@
 //   efficiency --data FOLDER   recorded steps of that folder (.pickle), repeated, and recordings of
 //                              whole runs (.hrec, .hrec.gz), as they went, and where the last two
 //                              iterations are alike the last one 16 times more
+//   --once                     without that
 //   --least PCT                fails where a plan serves and less is used since, or none serves
 //   --recorded                 those of $HEADROOM_DATA/allocation_traces/pytorch; 77: not there
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
@@ -436,16 +437,16 @@ bool is_recording(const std::filesystem::path& path) {
   return path.string().ends_with(".hrec") || path.string().ends_with(".hrec.gz");
 }
 
-std::optional<Case> read_recording_case(const std::filesystem::path& path) {
+std::optional<Case> read_recording_case(const std::filesystem::path& path, size_t repeats) {
   const auto bytes = text::read_input(path.string(), kMostRecording);
   if (!bytes) return std::nullopt;
   const auto recording = memory::parse_recording(*bytes, path.string());
   if (!recording) return std::nullopt;
   const std::string file = path.filename().string();
-  return recording_case(file.substr(0, file.find('.')), *recording);
+  return recording_case(file.substr(0, file.find('.')), *recording, repeats);
 }
 
-std::vector<Case> recorded_cases(const std::string& folder) {
+std::vector<Case> recorded_cases(const std::string& folder, size_t repeats) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".pickle" || is_recording(entry.path())) {
@@ -456,7 +457,7 @@ std::vector<Case> recorded_cases(const std::string& folder) {
   std::vector<Case> cases;
   for (const auto& path : paths) {
     if (is_recording(path)) {
-      if (auto made = read_recording_case(path)) cases.push_back(*std::move(made));
+      if (auto made = read_recording_case(path, repeats)) cases.push_back(*std::move(made));
       continue;
     }
     const auto snapshot = formats::read_torch_snapshot(path.string());
@@ -490,6 +491,7 @@ Replayed in_child(const Case& what, const Options& options) {
 
 struct Words {
   Options options;
+  size_t repeats = 16;
   bool is_kept = false;
   bool is_unknown = false;
   std::string folder;
@@ -510,6 +512,8 @@ Words read_words(int argc, char** argv) {
       words.folder = recorded_folder();
     else if (word == "--step-ms" && i + 1 < argc)
       words.options.step = std::chrono::milliseconds(std::atoi(argv[++i]));
+    else if (word == "--once")
+      words.repeats = 0;
     else if (word == "--least" && i + 1 < argc)
       words.options.least_pct = std::atof(argv[++i]);
     else if (word == "--behind" && i + 1 < argc)
@@ -557,7 +561,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s is not there\n", words.folder.c_str());
     return kSkipped;
   }
-  std::vector<Case> cases = words.folder.empty() ? generated_cases() : recorded_cases(words.folder);
+  std::vector<Case> cases = words.folder.empty() ? generated_cases() : recorded_cases(words.folder, words.repeats);
   std::erase_if(cases,
                 [&](const Case& one) { return !words.only.empty() && one.name != words.only; });
   if (cases.empty()) {

@@ -86,6 +86,14 @@ bool is_steady(const RequestLog::Understood& log, const memory::Iterations& iter
          std::max(kSteady * static_cast<double>(*most), static_cast<double>(kMiB));
 }
 
+// What is read while the last iteration is nearly over takes it for a whole one; whoever waits for the
+// device behind each optimizer step is always read there, with all gradients alive.
+void leave_out_unfinished(const RequestLog::Understood& log, memory::Iterations& iterations) {
+  const bool can_be = iterations.whole.size() > kLeastIterations &&
+                      iterations.whole.back().end == log.requests.size();
+  if (can_be && !is_steady(log, iterations)) iterations.whole.pop_back();
+}
+
 // Written beside its place and moved there, so that nobody reads half a plan.
 Result<void> write_plan(const memory::MemoryPlan& plan, const std::string& path) {
   HEADROOM_ASSIGN(const std::string bytes, memory::plan_file(plan));
@@ -191,7 +199,8 @@ Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool
 
 PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& question) {
   PlanAttempt attempt;
-  const memory::Iterations iterations = find(log);
+  memory::Iterations iterations = find(log);
+  leave_out_unfinished(log, iterations);
   attempt.iterations = iterations.whole.size();
   attempt.kinds = iterations.kinds;
   if (attempt.iterations < kLeastIterations) {

@@ -44,9 +44,9 @@ def allocators():
         ours = rows["headroom"]["headroom_run"]
         served = f"{100 * ours['planned'] / ours['requests']:.2f} % planned" if ours["requests"] else "no plan"
         same = "yes" if len({tuple(row["losses"]) for row in rows.values()}) == 1 else "NO"
-        made.append((model, pattern, *cells, served, same))
+        made.append((model, pattern, *cells, f"{rows['headroom']['warm_up_reserved_bytes'] / GIB:.3f}", served, same))
     print("## Reserved, GiB, from the fifteenth iteration on, and how much of it was allocated\n")
-    table(("model", "training", "PyTorch", "expandable segments", "Headroom", "requests since the switch", "losses the same to the bit"), made)
+    table(("model", "training", "PyTorch", "expandable segments", "Headroom", "its first fourteen", "requests since the switch", "losses the same to the bit"), made)
 
 
 def times():
@@ -84,7 +84,7 @@ def fits(headroom):
             ("train-look.csv", False, "the same as labelled when run, looked at"),
             ("train-aside.csv", False, "the same as labelled when run, aside"),
             ("ranks-look.csv", False, "rank 0 of 2 to 16, looked at"), ("ranks-aside.csv", False, "rank 0 of 2 to 16, aside"),
-            ("alone-look.csv", False, "alone on the device, looked at"), ("alone-aside.csv", False, "alone on the device, aside")):
+            ("alone-look.csv", True, "alone on the device, looked at"), ("alone-aside.csv", True, "alone on the device, aside")):
         errors = {}
         for row, run in fit(headroom, name, relabel):
             kinds = [row["metric"]]
@@ -118,12 +118,65 @@ def graphs(headroom):
     print(f"Replayed over measured: median {statistics.median(quotients):.2f}, {min(quotients):.2f} to {max(quotients):.2f}.\n")
 
 
+def asked(headroom, *words):
+    return json.loads(subprocess.run([headroom, *words, "--json"], cwd=HERE, capture_output=True, text=True, check=True).stdout)
+
+
+def steps(headroom):
+    measured = {(row["model"], row["allocator"]): row for row in rows_of("times.json")}
+    made = []
+    for model in ("gpt2", "llama"):
+        told = []
+        for more in ((), ("--calibration", "h200.calibration.json")):
+            answer = asked(headroom, "fit", f"configs/allocator-{model}.json", "--device", "h200-sxm-141gb", "--batch", "4", "--seq", "1024",
+                           "--attention", "eager", "--dtype", "bf16", "--optimizer", "adamw", *more)["time"]
+            told.append(f"{1e3 * answer['step_seconds']:.1f} ({1e3 * answer['step_seconds_low']:.0f} to {1e3 * answer['step_seconds_high']:.0f})")
+        made.append((model, *(f"{statistics.median(measured[model, one]['all_step_ms'][14:]):.1f}" for one in ("default", "headroom")), *told))
+    print("## A training step, milliseconds: measured, and what `fit` says\n")
+    table(("model", "PyTorch's allocator", "Headroom", "from the datasheet", "with h200.calibration.json"), made)
+
+
+def decode(headroom):
+    made = []
+    told = []
+    for more in ((), ("--calibration", "h200.calibration.json")):
+        answer = asked(headroom, "bench", "decode", "facebook/opt-1.3b", "--device", "h200-sxm-141gb", "--predict", "--context", "512",
+                       "--batches", "1,4,16,64", *more)
+        told.append({row["batch"]: row["step_ms"] for row in answer["steps"]})
+    for record in lines_of("decode.jsonl"):
+        batch = record["setting"]["batch"]
+        kernels = sum(group["ms"] for group in record["profile"]["groups"])
+        made.append((batch, f"{1e3 * record['seconds']:.2f}", f"{kernels:.2f}",
+                     *(f"{one[batch]['expected']:.2f} ({one[batch]['low']:.2f} to {one[batch]['high']:.2f})" for one in told)))
+    print("## OPT-1.3B, a decode step with 512 tokens in the cache, milliseconds\n")
+    table(("batch", "step", "kernels alone", "predicted, laws of servers", "with h200.calibration.json"), made)
+
+
+def lengths():
+    by_length = {}
+    for record in lines_of("lengths.jsonl"):
+        by_length.setdefault(record["setting"]["model"].rpartition("_")[2], {})[record["setting"]["quantize"]] = record
+    made = []
+    for length, records in by_length.items():
+        cells = []
+        for quantize in ("none", "int8"):
+            groups = {group["name"]: group["ms"] for group in records[quantize]["profile"]["groups"]}
+            share = 100 * (1 - (groups["gemm"] + groups["attention"]) / sum(groups.values()))
+            cells += [f"{1e3 * records[quantize]['seconds']:.2f}", f"{share:.1f}"]
+        made.append((length, *cells, f"{records['none']['seconds'] / records['int8']['seconds']:.2f}"))
+    print("## LLM.int8() of plain operators: Llama-3.1-8B's shapes, four layers and the head, fp16\n")
+    table(("tokens", "fp16, ms", "non-GEMM, %", "int8, ms", "non-GEMM, %", "times as quick"), made)
+
+
 def main():
     headroom = sys.argv[1]
     allocators()
     times()
+    steps(headroom)
     fits(headroom)
     graphs(headroom)
+    decode(headroom)
+    lengths()
 
 
 if __name__ == "__main__":
