@@ -87,9 +87,10 @@ bool is_steady(const RequestLog::Understood& log, const memory::Iterations& iter
 }
 
 // What is read while the last iteration is nearly over takes it for a whole one; whoever waits for the
-// device behind each optimizer step is always read there, with all gradients alive.
+// device behind each optimizer step is always read there, with all gradients alive. Without marks
+// what differs there says that these are micro-batches, perhaps, and no iterations.
 void leave_out_unfinished(const RequestLog::Understood& log, memory::Iterations& iterations) {
-  const bool can_be = iterations.whole.size() > kLeastIterations &&
+  const bool can_be = !log.marks.empty() && iterations.whole.size() > kLeastIterations &&
                       iterations.whole.back().end == log.requests.size();
   if (can_be && !is_steady(log, iterations)) iterations.whole.pop_back();
 }
