@@ -100,15 +100,11 @@ def run_setting(model, setting, device):
         vocab, parameters = model.config.vocab_size, sum(p.numel() for p in model.parameters())
         module = wrapped(train_memory.prepared(model, setting, device), setting, device)
         gc.collect()
-        cuda = device.startswith("cuda")
-        if cuda:
+        if device.startswith("cuda"):
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        result = {**train_memory.train(module, setting, device, vocab), "n_params": parameters}
-        if cuda:
-            result["retries"] = torch.cuda.memory_stats().get("num_alloc_retries", 0)
-        return result
+        return {**train_memory.train(module, setting, device, vocab), "n_params": parameters}
 
 
 def rows_of(setting, result, about, seconds):

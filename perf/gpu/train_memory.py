@@ -198,23 +198,20 @@ class Meter:
     def figures(self):
         import torch
         if not self.cuda:
-            return {"allocated": 0, "peak": 0, "reserved": 0}
+            return {"allocated": 0, "peak": 0, "reserved": 0, "retries": 0}
         torch.cuda.synchronize()
         return {"allocated": torch.cuda.memory_allocated(),
                 "peak": torch.cuda.max_memory_allocated(),
-                "reserved": torch.cuda.max_memory_reserved()}
+                "reserved": torch.cuda.max_memory_reserved(),
+                "retries": torch.cuda.memory_stats().get("num_alloc_retries", 0)}
 
 
 def run_setting(model, setting, device):
     """What was measured, as a dict. In a child process."""
-    import torch
     vocab = model.config.vocab_size
     model = prepared(model, setting, device)
     gc.collect()
-    result = train(model, setting, device, vocab)
-    if device.startswith("cuda"):
-        result["retries"] = torch.cuda.memory_stats().get("num_alloc_retries", 0)
-    return {**result, "n_params": sum(p.numel() for p in model.parameters())}
+    return {**train(model, setting, device, vocab), "n_params": sum(p.numel() for p in model.parameters())}
 
 
 def train(model, setting, device, vocab):
@@ -238,7 +235,7 @@ def train(model, setting, device, vocab):
         if smi is not None:
             smi = max(smi, meter.smi_mib())
     return {"after": now["allocated"], "peak": now["peak"], "reserved": now["reserved"],
-            "first_peak": first_peak, "smi": smi, "smi_before": before}
+            "first_peak": first_peak, "smi": smi, "smi_before": before, "retries": now["retries"]}
 
 
 class Child:

@@ -82,9 +82,9 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
   return repeated;
 }
 
-// The last iteration `times` times more, in place of what comes behind it: its requests anew, and of
-// what it releases the last one's. False, and nothing done, where the last two are not alike, or it
-// releases what is older.
+// The last iteration `times` times more, in place of what comes behind it: its requests anew, and
+// of what it releases the last one's. False, and nothing done, where the last two are not alike, or
+// it releases what is older.
 inline bool repeat_last(Case& made, size_t times) {
   std::vector<memory::MemoryEvent>& events = made.trace.events;
   const size_t count = made.iterations.size();
@@ -137,7 +137,8 @@ inline std::optional<Case> recording_case(std::string name, const memory::RunRec
     if (slot.kind == memory::RecordKind::iteration) {
       made.iterations.push_back(made.trace.events.size());
     } else if (slot.kind == memory::RecordKind::alloc) {
-      live[slot.address] = made.trace.alloc({slot.size, 0, slot.stream, memory::Category::other}, 0);
+      live[slot.address] =
+          made.trace.alloc({slot.size, 0, slot.stream, memory::Category::other}, 0);
     } else if (slot.kind == memory::RecordKind::free_requested) {
       const auto found = live.find(slot.address);
       if (found == live.end()) continue;  // it began before the recording

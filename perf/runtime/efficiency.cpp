@@ -350,9 +350,8 @@ class Replay {
                    static_cast<long long>(calls_.iterations()));
       return Replayed::failed;
     }
-    const double since_pct = Peaks{statistics().allocated_bytes.peak,
-                                   statistics().reserved_bytes.peak}
-                                 .efficiency_pct();
+    const double since_pct =
+        Peaks{statistics().allocated_bytes.peak, statistics().reserved_bytes.peak}.efficiency_pct();
     if (options_.least_pct > 0 && (serves_from_ == 0 || since_pct < options_.least_pct)) {
       std::fprintf(stderr, "%s: less than %.2f %% used since a plan serves\n", what_.name.c_str(),
                    options_.least_pct);
@@ -561,7 +560,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s is not there\n", words.folder.c_str());
     return kSkipped;
   }
-  std::vector<Case> cases = words.folder.empty() ? generated_cases() : recorded_cases(words.folder, words.repeats);
+  std::vector<Case> cases =
+      words.folder.empty() ? generated_cases() : recorded_cases(words.folder, words.repeats);
   std::erase_if(cases,
                 [&](const Case& one) { return !words.only.empty() && one.name != words.only; });
   if (cases.empty()) {

@@ -110,10 +110,10 @@ class Listener {
     HEADROOM_ASSIGN(const int64_t part,
                     view.get_int("part", 0, static_cast<int64_t>(run_.parts.size()) - 1));
     HEADROOM_ASSIGN(const bool is_late, view.get_bool("is_late"));
-    return give_up(run_.parts[static_cast<size_t>(part)],
-                   is_late          ? "its time was up"
-                   : exit_code == 0 ? kSilent
-                                    : reason_of(exit_code, last_words_));
+    return give_up(run_.parts[static_cast<size_t>(part)], is_late ? "its time was up"
+                                                          : exit_code == 0
+                                                              ? kSilent
+                                                              : reason_of(exit_code, last_words_));
   }
 
   Result<void> give_up(const NongemmPart& part, const std::string& reason) {
@@ -136,7 +136,8 @@ class Listener {
       // A decode step's reader takes off itself what other programs took of the quickest run.
       const bool is_typical = record.typical_trace && !record.setting.context;
       const std::string& trace = is_typical ? *record.typical_trace : record.trace;
-      auto profile = run_.read_profile(in_folder(trace), in_folder(record.capture_trace.value_or("")));
+      auto profile =
+          run_.read_profile(in_folder(trace), in_folder(record.capture_trace.value_or("")));
       if (profile) {
         record.profile = std::move(profile).value();
       } else {

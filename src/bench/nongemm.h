@@ -92,8 +92,8 @@ struct NongemmRecord {
   // the record's; nothing: that of `trace` is.
   std::optional<std::string> typical_trace{};
   std::optional<std::string> capture_trace{};  // of an engine that launches graphs
-  int64_t profiled_runs = 1;    // of which it is composed
-  double profiled_seconds = 0;  // of the quickest run under the profiler
+  int64_t profiled_runs = 1;                   // of which it is composed
+  double profiled_seconds = 0;                 // of the quickest run under the profiler
   ProfiledRun profile;
   std::optional<double> joules{};  // a run, where the machine says
   std::optional<DecodeFacts> decode;

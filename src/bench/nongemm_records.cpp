@@ -28,8 +28,7 @@ constexpr double kMostSeconds = 1e6;
 constexpr int64_t kMostProfiledRuns = 1000;
 constexpr text::JsonLimits kLineLimits{.bytes = Bytes(256 * kKiB), .values = 4096};
 
-constexpr std::array<std::string_view, 4> kEngines{"pytorch", "compiled", "graphed",
-                                                    "onnxruntime"};
+constexpr std::array<std::string_view, 4> kEngines{"pytorch", "compiled", "graphed", "onnxruntime"};
 constexpr std::array<std::string_view, 2> kPhases{"forward", "decode"};
 constexpr std::array<std::string_view, 3> kDtypes{"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> kQuantizations{"none", "int8", "int4"};

@@ -123,9 +123,8 @@ Result<std::vector<NongemmSetting>> settings_of(const Words& words, const std::s
                   choices(words, "quantize", {"none", "int8", "int4"},
                           is_cpu ? std::vector<std::string>{"none", "int8"}
                                  : std::vector<std::string>{"none"}));
-  HEADROOM_ASSIGN(
-      const auto engines,
-      choices(words, "engine", {"pytorch", "compiled", "graphed", "onnxruntime"},
+  HEADROOM_ASSIGN(const auto engines,
+                  choices(words, "engine", {"pytorch", "compiled", "graphed", "onnxruntime"},
                           {"pytorch", "onnxruntime"}));
   HEADROOM_ASSIGN(const auto fusions, fusions_of(words));
   NongemmSetting setting;

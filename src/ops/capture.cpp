@@ -1,8 +1,8 @@
 #include "ops/capture.h"
 
 #include <algorithm>
-#include <ranges>
 #include <map>
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 

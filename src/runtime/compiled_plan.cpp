@@ -164,7 +164,8 @@ class SequenceMaker {
       for (; next < sequence_.count && next < ends; ++next) {
         const int64_t offset = sequence_.slots[next].offset;
         const bool has_bytes = sequence_.slots[next].place != kNoNumber;
-        if (has_bytes && offset >= arena && offset < arena_end) living.push_back(next);  // no guest elsewhere
+        if (has_bytes && offset >= arena && offset < arena_end)
+          living.push_back(next);  // no guest elsewhere
       }
       std::vector<memory::AddressRange> busy;
       for (const uint32_t slot : living) {

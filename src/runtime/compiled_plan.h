@@ -28,7 +28,8 @@ inline constexpr size_t kGramRequests = 8;
 inline constexpr int64_t kPlaceShift = 512;
 
 struct CompiledSlot {
-  // As requested; -1 where it varies, of guests, of slots elsewhere, and in the sentinel at the end.
+  // As requested; -1 where it varies, of guests, of slots elsewhere, and in the sentinel at the
+  // end.
   int64_t size = -1;
   int64_t offset = 0;
   int64_t room = 0;    // bytes, rounded up

@@ -84,7 +84,7 @@ struct PlanFigures {
   int64_t switch_ns = 0;       // of the last switch, the wait for the device included
   int64_t switch_wait_ns = 0;  // that wait
   int64_t switches_without_memory = 0;
-  int64_t outgrown = 0;            // plans that were given up, as they needed more than best fit did
+  int64_t outgrown = 0;    // plans that were given up, as they needed more than best fit did
   int64_t plan_bytes = 0;  // of the arena that serves
   int64_t passes = 0;      // iterations begun since the switch
   PlanOrigin origin;       // of the plan that serves

@@ -69,19 +69,17 @@ void* DeviceAllocator::allocate_slowly(const Request& request, bool is_last,
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
 }
 
-// Whether the plan and what lies beside it need more, without what a trim would give back, than best
-// fit was predicted to when it was made, with no more alive than then: requests do not come as they
-// did. Of a plan from a file nothing was predicted here. REQUIRES: driver lock.
+// Whether the plan and what lies beside it need more, without what a trim would give back, than
+// best fit was predicted to when it was made, with no more alive than then: requests do not come as
+// they did. Of a plan from a file nothing was predicted here. REQUIRES: driver lock.
 bool DeviceAllocator::is_plan_outgrown() {
   if (is_capturing() || configuration_.always_plans) return false;
   const std::lock_guard lock(lock_);
   const PlanFigures& f = plan_figures_;
   if (planned_ == nullptr || f.is_from_file || f.predicted_best_fit_bytes == 0) return false;
-  const auto needed =
-      static_cast<double>(pages_->reserved_bytes() - general_->collectable_bytes());
+  const auto needed = static_cast<double>(pages_->reserved_bytes() - general_->collectable_bytes());
   // What awaits its events is in use: a device that falls behind is no reason.
-  const int64_t live =
-      statistics_.allocated_bytes.current() + statistics_.pending_bytes.current();
+  const int64_t live = statistics_.allocated_bytes.current() + statistics_.pending_bytes.current();
   return live <= f.allocated_before &&
          needed > kGrownReserve * static_cast<double>(f.predicted_best_fit_bytes);
 }

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "memory/allocator_settings.h"
 #include "memory/plan/lending.h"
+#include "runtime/general_arena.h"
 
 namespace headroom::runtime {
 namespace {
@@ -19,10 +20,12 @@ constexpr uint32_t kYoung = 64;
 // So many requests in a row without a slot, and the place is lost.
 constexpr uint32_t kLost = 256;
 constexpr int64_t kRounding = memory::kMinBlockSize;
-// What is small and not in its turn is laid neither into a slot ahead nor into idle space: little is
-// saved, and one that stays (the loss of each step that a program keeps, the batch until the next
-// one is there) would be in the way of all slots there, in each pass.
-constexpr int64_t kMostSmall = int64_t{1} << 20;
+
+// What the general arena keeps apart as small is laid, out of its turn, neither into a slot ahead
+// nor into idle space: little is saved, and one that stays (the loss of each step that a program
+// keeps, the batch until the next one is there) would be in the way of all slots there, in each
+// pass.
+bool may_be_stray(int64_t size) { return size > kMostSmall; }
 
 bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
@@ -354,20 +357,24 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
   bool begins = false;
   const Match found = match(track, number, size, begins);
   if (begins) begin_main_pass(track);
+  if (found.kind != Match::Kind::none && is_elsewhere(track, found.slot)) {
+    track.misses = 0;
+    if (found.kind == Match::Kind::in_order) pass_by(track, found.slot);
+    return {Source::none, 0, begins, true};
+  }
   bool is_served = false;
   switch (found.kind) {
     case Match::Kind::none:
       break;
     case Match::Kind::in_order:
-      end_until(track, found.slot);
+      pass_by(track, found.slot);
       is_served = serve_slot(number, found.slot, size, serial);
-      track.without_slot = 0;
       break;
     case Match::Kind::late:
       is_served = serve_slot(number, found.slot, size, serial);
       break;
     case Match::Kind::ahead:
-      is_served = size > kMostSmall && serve_ahead(number, found.slot, size, serial);
+      is_served = may_be_stray(size) && serve_ahead(number, found.slot, size, serial);
       break;
   }
   if (found.kind != Match::Kind::none) track.misses = 0;
@@ -375,11 +382,8 @@ PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t
     return {Source::planned, address_of(number, track.slots[found.slot].offset), begins};
   }
   if (track.sequence == nullptr) return {};
-  if (found.kind != Match::Kind::none && is_elsewhere(track, found.slot)) {
-    return {Source::none, 0, begins, true};
-  }
   const uint32_t until = found.kind == Match::Kind::none ? 0 : track.slots[found.slot].ends;
-  const int64_t idle = size <= kMostSmall ? -1 : serve_idle(number, size, until, serial);
+  const int64_t idle = may_be_stray(size) ? serve_idle(number, size, until, serial) : -1;
   if (found.kind == Match::Kind::none) {
     ++track.without_slot;
     if (++track.misses >= kLost) {
@@ -421,7 +425,7 @@ bool PlannedArena::serve_slot(uint32_t number, uint32_t slot, int64_t size, uint
 bool PlannedArena::serve_ahead(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
   const CompiledSlot& what = track.slots[slot];
-  if (is_elsewhere(track, slot) || meets_stray(track, what.offset, what.room)) return false;
+  if (meets_stray(track, what.offset, what.room)) return false;
   const Sequence& sequence = *track.sequence;
   for (uint32_t moment = track.ended; moment <= slot; ++moment) {
     for (uint32_t i = sequence.ending_begin[moment]; i < sequence.ending_begin[moment + 1]; ++i) {

@@ -56,7 +56,7 @@ class PlannedArena {
   struct Served {
     Source source = Source::none;
     int64_t address = 0;
-    bool begins_pass = false;  // of the main track: an iteration begins
+    bool begins_pass = false;   // of the main track: an iteration begins
     bool is_elsewhere = false;  // it came in its turn, and has no bytes here
   };
   struct Block {
@@ -250,6 +250,11 @@ class PlannedArena {
         }
       }
     }
+  }
+  // The slot's turn has come.
+  void pass_by(TrackState& track, uint32_t slot) {
+    end_until(track, slot);
+    track.without_slot = 0;
   }
   void take_regular(uint32_t number, uint32_t slot, int64_t size, uint32_t serial) {
     TrackState& track = tracks_[number];

@@ -206,14 +206,20 @@ memory::PlannedSlot elsewhere(uint32_t number, int64_t size) {
 // the slot of another request of its size is that one's.
 TEST(PlannedArena, WhatLiesElsewhereIsInNobodysWay) {
   constexpr int64_t kLarge = 8 * kMiB;
-  const memory::MemoryPlan plan = plan_of(
-      {elsewhere(0, kLarge), {0, 3, kLarge, kLarge, 0}, {0, 4, kMiB, kMiB, kLarge}, elsewhere(3, 4)},
-      2 * kLarge);
+  const memory::MemoryPlan plan = plan_of({elsewhere(0, kLarge),
+                                           {0, 3, kLarge, kLarge, 0},
+                                           {0, 4, kMiB, kMiB, kLarge},
+                                           elsewhere(3, 4)},
+                                          2 * kLarge);
   PlannedArena arena(std::make_shared<const CompiledPlan>(compile_plan(plan)));
   arena.set_stream(0, nullptr);
   arena.place(0, int64_t{1} << 40);
   using Source = PlannedArena::Source;
   for (int i = 0; i < 40; ++i) arena.follow(nullptr, plan.signatures[0].slots[i % 4].largest);
+  // The request that shows a pass to begin is such a one.
+  ASSERT_TRUE(arena.follow(nullptr, kLarge).begins_pass);
+  EXPECT_EQ(arena.serve_first(nullptr, kLarge, 1).source, Source::none);
+  for (int i = 1; i < 4; ++i) arena.follow(nullptr, plan.signatures[0].slots[i].largest);
   for (int pass = 0; pass < 4; ++pass) {
     const auto first = arena.allocate(nullptr, kLarge, 1);
     EXPECT_EQ(first.source, Source::none);
@@ -246,7 +252,8 @@ TEST(PlannedArena, WhatIsSmallAndNotInItsTurnLiesElsewhere) {
   for (size_t i = 0; i < 34; ++i) arena.follow(nullptr, size_of(i));
   for (size_t i = 0; i < 17; ++i) {
     if (i == 3) {
-      EXPECT_EQ(arena.allocate(nullptr, 512, 1).source, PlannedArena::Source::none);  // a slot ahead's
+      EXPECT_EQ(arena.allocate(nullptr, 512, 1).source,
+                PlannedArena::Source::none);  // a slot ahead's
       EXPECT_EQ(arena.allocate(nullptr, 777, 1).source, PlannedArena::Source::none);  // nobody's
     }
     const auto served = arena.allocate(nullptr, size_of(i), 1);

@@ -36,7 +36,7 @@ constexpr size_t kLeastMarks = 4;
 // Where marks are expected and none came: as often must it have been repeated, in as many entries.
 constexpr size_t kUnmarkedIterations = 32;
 constexpr size_t kUnmarkedRequests = size_t{1} << 17;
-constexpr size_t kReadIterations = 2;   // that a prediction is read from
+constexpr size_t kReadIterations = 2;  // that a prediction is read from
 // The first, four to plan from, and those to read.
 constexpr size_t kEnoughToHoldOut = 5 + kReadIterations;
 constexpr int64_t kLeastOfAKind = 2;
@@ -47,10 +47,10 @@ constexpr double kGrowth = 1.15;        // of the log, from one look to the next
 constexpr double kSamePeriod = 0.2;
 constexpr double kSteady = 0.02;  // of the bytes in use at a boundary
 constexpr double kMostSeconds = 60;
-// A plan serves where it is predicted to need at most so many times what best fit does, by the share
-// of the requests that found their slots. Where nearly all did it is faster, and a prediction about
-// so exact; the more did not, the more it must save, as what fits into idle space now will not fit
-// as well in iterations to come.
+// A plan serves where it is predicted to need at most so many times what best fit does, by the
+// share of the requests that found their slots. Where nearly all did it is faster, and a prediction
+// about so exact; the more did not, the more it must save, as what fits into idle space now will
+// not fit as well in iterations to come.
 struct Demand {
   double slot_share = 0;  // at least
   double most = 0;        // of what best fit needs
@@ -86,9 +86,9 @@ bool is_steady(const RequestLog::Understood& log, const memory::Iterations& iter
          std::max(kSteady * static_cast<double>(*most), static_cast<double>(kMiB));
 }
 
-// What is read while the last iteration is nearly over takes it for a whole one; whoever waits for the
-// device behind each optimizer step is always read there, with all gradients alive. Without marks
-// what differs there says that these are micro-batches, perhaps, and no iterations.
+// What is read while the last iteration is nearly over takes it for a whole one; whoever waits for
+// the device behind each optimizer step is always read there, with all gradients alive. Without
+// marks what differs there says that these are micro-batches, perhaps, and no iterations.
 void leave_out_unfinished(const RequestLog::Understood& log, memory::Iterations& iterations) {
   const bool can_be = !log.marks.empty() && iterations.whole.size() > kLeastIterations &&
                       iterations.whole.back().end == log.requests.size();

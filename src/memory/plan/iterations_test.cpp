@@ -87,7 +87,8 @@ TEST(Iterations, NothingAndNearlyNothing) {
   for (const Iteration& iteration : few.whole) EXPECT_LT(iteration.begin, iteration.end);
 }
 
-// They say how often; where, the load does: each iteration begins near its mark, with no more alive.
+// They say how often; where, the load does: each iteration begins near its mark, with no more
+// alive.
 TEST(Iterations, MarksAreTaken) {
   const RunShape shape{.iterations = 6};
   const GeneratedRun run = generate_run(7, shape);

@@ -36,7 +36,8 @@ struct PlannedSlot {
   // Its bytes lie in another stream's arena, which is idle there while it lives (lending.h).
   bool is_guest = false;
   // It has no bytes here (offset 0, ends right after its number): it lives on while the next
-  // iteration's is there, or for good. It stands in its turn, so that what is as large finds its own.
+  // iteration's is there, or for good. It stands in its turn, so that what is as large finds its
+  // own.
   bool is_elsewhere = false;
   bool operator==(const PlannedSlot&) const = default;
 };

@@ -51,9 +51,9 @@ TEST(PlanChecker, ASlotElsewhereHasNothingHere) {
   EXPECT_TRUE(check_plan(plan_with_slot_elsewhere()));
   using Change = std::function<void(PlannedSlot&)>;
   const std::vector<Change> changes = {
-      [](PlannedSlot& s) { s.offset = 512; },     [](PlannedSlot& s) { s.is_carried = true; },
-      [](PlannedSlot& s) { s.is_guest = true; },  [](PlannedSlot& s) { s.ends = 4; },
-      [](PlannedSlot& s) { s.largest = INT64_MAX; }, [](PlannedSlot& s) { s.stream = 9; },
+      [](PlannedSlot& s) { s.offset = 512; },         [](PlannedSlot& s) { s.is_carried = true; },
+      [](PlannedSlot& s) { s.is_guest = true; },      [](PlannedSlot& s) { s.ends = 4; },
+      [](PlannedSlot& s) { s.largest = INT64_MAX; },  [](PlannedSlot& s) { s.stream = 9; },
       [](PlannedSlot& s) { s.is_elsewhere = false; },  // and then no room is left for it
   };
   for (size_t i = 0; i < changes.size(); ++i) {

@@ -1,4 +1,4 @@
-// Plan files: `headroom-plan 2` (docs/formats/plan.md), binary, little-endian, checksummed.
+// Plan files: `headroom-plan 3` (docs/formats/plan.md), binary, little-endian, checksummed.
 //
 // Read by a runtime without libraries, perhaps on another machine: no size in a file is believed
 // before it is compared with what is there, memory stays within a few times the file's size, and a

@@ -263,7 +263,9 @@ class PlanMaker {
         made.offset = slot.offset;
         made.is_of_lender = slot.stream == lender;
         const bool takes_part = made.is_of_lender || (slot.stream == borrower && !slot.is_guest);
-        if (takes_part && !slot.is_carried && !slot.is_elsewhere) made.bytes = round_up(slot.largest, options_.alignment);
+        if (takes_part && !slot.is_carried && !slot.is_elsewhere) {
+          made.bytes = round_up(slot.largest, options_.alignment);
+        }
         made.may_be_guest = !made.is_of_lender && slot.smallest == slot.largest;
         if (made.is_of_lender && draft.delays[i] == 0) made.ends += gap;
       }
@@ -342,9 +344,8 @@ std::vector<std::vector<uint32_t>> iterations_to_plan(const Iterations& iteratio
   std::erase_if(kinds, [](const auto& kind) { return kind.empty(); });
   if (kinds.size() > kMostSignatures) kinds.resize(kMostSignatures);
   for (std::vector<uint32_t>& kind : kinds) {
-    if (most == 0) continue;
     if (kind.size() >= kEnoughWithoutFirst && kind.front() == 0) kind.erase(kind.begin());
-    if (kind.size() > most) kind.resize(most);
+    if (most > 0 && kind.size() > most) kind.resize(most);
   }
   return kinds;
 }

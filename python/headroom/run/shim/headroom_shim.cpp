@@ -15,9 +15,10 @@ static_assert(TORCH_VERSION_MAJOR == HEADROOM_TORCH_MAJOR &&
               "these headers are of another PyTorch than the one that runs");
 // A later class may ask more by a virtual function with a default, which compiles and is wrong.
 #ifndef HEADROOM_SHIM_ANY_TORCH
-static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 13,
-              "the shim was tried with PyTorch 2.11 to 2.13 alone; HEADROOM_SHIM_ANY_TORCH=1 in the "
-              "environment compiles it all the same, at your own risk");
+static_assert(
+    TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 13,
+    "the shim was tried with PyTorch 2.11 to 2.13 alone; HEADROOM_SHIM_ANY_TORCH=1 in the "
+    "environment compiles it all the same, at your own risk");
 #endif
 
 namespace headroom::shim {
