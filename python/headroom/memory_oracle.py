@@ -11,6 +11,7 @@ Cost: 1 to 20 s a run, most of it importing. Not thread-safe.
 
 import argparse
 import contextlib
+import copy
 import dataclasses
 import gc
 import importlib.metadata
@@ -58,6 +59,10 @@ class Options:
     eval_mode: bool = False
     accumulation: int = 1
     tensor_ranks: int = 1
+    schedule: str = ""
+    stages: int = 1
+    stage: int = 0
+    chunks: int = 1
     backend: str = "fake"
     construct: str = "cpu_then_move"
     all_events: bool = False
@@ -115,6 +120,10 @@ def make_model(config, options, device):
     with no_init_weights() if options.backend == "fake" else contextlib.nullcontext():
         on_device = options.construct == "on_device"
         with torch.device(device) if on_device else contextlib.nullcontext():
+            if options.schedule:
+                from headroom.pipeline_ranks import parts_of_rank
+                return parts_of_rank(lambda: kind.from_config(copy.deepcopy(config), **arguments),
+                                     options).to(device)
             model = kind.from_config(config, **arguments)
     # no_init_weights leaves out all that follows construction, the tying of weights too.
     model.tie_weights()
@@ -341,6 +350,10 @@ class TrainingRun:
         if options.task == "train":
             self.optimizer = make_stepper(self.trainable, options)
         self._outputs = None
+        self._pipeline = None
+        if options.schedule:
+            from headroom.pipeline_ranks import PipelineSteps
+            self._pipeline = PipelineSteps(model, options, config, self.device)
         gc.collect()
         self.static_bytes = self.recorder.live_bytes
         self._torch = torch
@@ -352,7 +365,8 @@ class TrainingRun:
             if self.options.checkpointing.startswith("selective"):
                 from headroom.training_loops import selective_contexts
                 settings["context_fn"] = selective_contexts(self.options.checkpointing)
-            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+            for model in [part.model for part in self.model] if self.options.schedule else [self.model]:
+                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
             if self.options.checkpointing.startswith("every-"):
                 self._checkpoint_every(int(self.options.checkpointing.removeprefix("every-")))
             if reentrant and has_adapter(self.options):
@@ -414,7 +428,9 @@ class TrainingRun:
         start = recorder.live_bytes
         marks = {}
         with self.paths, recorder:
-            for index in range(options.accumulation):
+            if self._pipeline:
+                self._run_pipeline()
+            for index in range(0 if self._pipeline else options.accumulation):
                 recorder.phase = "data"
                 batch = make_inputs(self.config, options, self.device)
                 recorder.phase = "forward"
@@ -430,9 +446,19 @@ class TrainingRun:
             if options.task == "train":
                 self._update(marks)
             recorder.phase = "end"
-            del loss
+            loss = None
             recorder.mark("end_of_step")
         return self._summary(start, marks)
+
+    def _run_pipeline(self):
+        """All micro-batches, each a part of one batch that the loop has until they are done."""
+        torch, options = self._torch, self.options
+        self.recorder.phase = "data"
+        shape = (options.batch * options.accumulation, options.seq)
+        ids, labels = (torch.zeros(shape, dtype=torch.int64).to(self.device) if is_read else None
+                       for is_read in (self._pipeline.is_first, self._pipeline.is_last))
+        self.recorder.phase = "forward"
+        self._outputs = self._pipeline(ids, labels)
 
     def _update(self, marks):
         recorder, options, torch = self.recorder, self.options, self._torch
@@ -517,17 +543,27 @@ def run_oracle(config, options):
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
     from headroom.tensor_ranks import mesh_of
-    with (mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
+    with (_stages_of(options), mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
           as_on_a_gpu(), module_apply_for_fakes()):
         run = TrainingRun(config, options, mesh)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
                      "events": compact(run.recorder.events, options.all_events)}
-        saved = run.measure_saved() if options.task == "train" else {}
+        saved = run.measure_saved() if options.task == "train" and not options.schedule else {}
         steps = [run.step() for _ in range(options.steps)]
         return {"schema": SCHEMA, "versions": versions(), "options": dataclasses.asdict(options),
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
                 "data_answers": answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
+
+
+@contextlib.contextmanager
+def _stages_of(options):
+    if not options.schedule:
+        yield
+        return
+    from headroom.pipeline_ranks import group_of, nothing_sent
+    with group_of(options.stages, options.stage), nothing_sent():
+        yield
 
 
 def _one_hot(tensor, num_classes):

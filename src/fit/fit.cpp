@@ -19,6 +19,7 @@
 #include "fit/search/network.h"
 #include "fit/search/remedies.h"
 #include "fit/search/search.h"
+#include "fit/stages.h"
 #include "fit/step_plan.h"
 #include "fit/time/pipeline_time.h"
 #include "fit/time/step_timer.h"
@@ -123,8 +124,26 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
   return {};
 }
 
+void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
+  const FitQuestion& question = scenario.question;
+  answer.notes.emplace_back(
+      "layers are shared out among stages as torchtitan does it, embedding and head counting as one "
+      "each; stages are told of their inputs (PipelineStage's input_args), else the first step has "
+      "a pass each way more");
+  if (!scenario.train.keep_outputs) {
+    answer.notes.emplace_back(
+        "the schedule returns no outputs (step(..., return_outputs=False)); with --keep-outputs "
+        "true the last stage holds the logits of all micro-batches");
+  }
+  if (question.pipeline_order == PipelineOrder::zero_bubble) {
+    answer.notes.emplace_back(
+        "of a micro-batch's time forward, gradients of inputs and of weights are taken to be a "
+        "third each: a third of 1F1B's waiting is left");
+  }
+}
+
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
-  if (question.division == Division::none) return;
+  if (question.division == Division::none && question.stages == 1) return;
   if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "
@@ -156,11 +175,23 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   answer.time = std::move(*time);
   const auto& megatron = scenario.question.megatron;
   if (!answer.stages.empty()) {
-    answer.time = pipeline_time(answer.stages, megatron->stage.rank.chunks());
+    answer.time = pipeline_time(answer.stages, scenario.train.pipeline);
     if (!answer.time) answer.notes.emplace_back("no step time: one stage's is not known");
   }
   if (!megatron || !answer.time) return {};
   answer.notes.emplace_back(kMegatronTimes);
+  return {};
+}
+
+// Of the whole model, of which a stage has a part.
+Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
+  FitQuestion whole = scenario.question;
+  whole.stages = whole.stage_chunks = 1;
+  whole.stage = 0;
+  HEADROOM_ASSIGN(const Scenario undivided, vary(scenario, whole));
+  HEADROOM_ASSIGN(const auto step, undivided.steps->of(undivided));
+  answer.parameter_count = model::parameter_count(*step->graph, false);
+  answer.trainable_count = model::parameter_count(*step->graph, true);
   return {};
 }
 
@@ -212,6 +243,7 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
   HEADROOM_TRY(add_tensor_notes(scenario, answer));
   add_division_notes(question, answer);
+  if (question.stages > 1) add_pipeline_notes(scenario, answer);
   if (question.method == Method::qlora) {
     HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
     std::string note = note_on_unquantized_experts(scenario, *step->graph);
@@ -263,19 +295,17 @@ Result<Begun> begin_one(const FitQuestion& question) {
   return Begun{std::move(**scenario), std::move(**detail), std::move(**timer), {}};
 }
 
-Result<Begun> begin_pipeline(FitQuestion question) {
+Result<Begun> begin_pipeline(const FitQuestion& question) {
   HEADROOM_ASSIGN(StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario any, resolve(question));
   HEADROOM_ASSIGN(std::vector<StageFigures> stages, stages_of(any, timer));
-  question.megatron->look_at(fullest_stage(stages));
-  HEADROOM_ASSIGN(Scenario scenario, vary(any, question));
+  HEADROOM_ASSIGN(Scenario scenario, vary(any, at_stage(question, fullest_stage(stages))));
   HEADROOM_ASSIGN(DetailedPrediction detail, predict_for(scenario));
   return Begun{std::move(scenario), std::move(detail), std::move(timer), std::move(stages)};
 }
 
 Result<Begun> begin(const FitQuestion& question) {
-  const bool is_pipeline = question.megatron && question.megatron->stage.rank.pipeline > 1;
-  return is_pipeline ? begin_pipeline(question) : begin_one(question);
+  return stage_count(question) > 1 ? begin_pipeline(question) : begin_one(question);
 }
 
 }  // namespace
@@ -298,6 +328,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
   if (question.megatron) HEADROOM_TRY(add_megatron(scenario.question, answer));
+  if (question.stages > 1) HEADROOM_TRY(add_parameters(scenario, answer));
   if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }
@@ -316,7 +347,9 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_TRY(add_time(scenario, detail.trace, timer, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
-    if (answer.stages.size() > 1) answer.moves = pipeline_moves(scenario, timer, answer.stages);
+    if (answer.stages.size() > 1 && question.megatron) {
+      answer.moves = pipeline_moves(scenario, timer, answer.stages);
+    }
   }
   if (question.timeline) answer.timeline = timeline_of(detail);
   if (!question.events.empty()) {

@@ -61,6 +61,10 @@ constexpr std::array<Word<Kernels>, 3> kKernels{
 constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
                                                               {"norms", KbitPreparation::norms},
                                                               {"all", KbitPreparation::all}}};
+constexpr std::array<Word<PipelineOrder>, 3> kOrders{
+    {{"1f1b", PipelineOrder::one_forward_one_backward},
+     {"gpipe", PipelineOrder::gpipe},
+     {"zero-bubble", PipelineOrder::zero_bubble}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 constexpr std::string_view kCheckpointingWords =
@@ -261,7 +265,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 53> kFields{{
+constexpr std::array<Field, 54> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -282,8 +286,13 @@ constexpr std::array<Field, 53> kFields{{
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
-      "gemini:N, gemini:M,tp:N (Colossal-AI's)"},
+      "gemini:N, gemini:M,tp:N (Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
+    {{"pipeline-schedule", "NAME",
+      "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later)"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("pipeline-schedule", w, kOrders, q.pipeline_order);
+     }},
     {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
      [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},
     {{"link", "NAME",
@@ -532,6 +541,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     if (has_matrices) add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
+  if (q.stages > 1) add("pipeline-schedule", word_of(kOrders, q.pipeline_order));
   if (q.nodes > 1) add("nodes", std::to_string(q.nodes));
   if (!q.link.empty()) add("link", q.link);
   if (q.division == Division::ddp) {

@@ -85,6 +85,9 @@ enum class Kernels : uint8_t {
   fast,   // fms-acceleration's fast kernels, which come from unsloth
 };
 
+// In which order a pipeline's stages run their micro-batches (step/pipeline.h).
+enum class PipelineOrder : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
+
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
@@ -110,6 +113,10 @@ struct FitQuestion {
   int64_t ranks = 1;         // that a division is among
   int64_t replicas = 1;      // of all of them: FSDP's hybrid sharding
   int64_t tensor_ranks = 1;  // that each product is divided among, within one of the others
+  int64_t stages = 1;        // of a pipeline, as torch.distributed.pipelining runs it
+  int64_t stage_chunks = 1;  // of the model on each of them, interleaved
+  PipelineOrder pipeline_order = PipelineOrder::one_forward_one_backward;
+  int64_t stage = 0;         // that is looked at: the answer is about all, and shows the fullest
   int64_t nodes = 1;         // that the devices are spread over evenly
   std::string link;          // between them, of one device: "ib-400g"; empty: not said
   // DistributedDataParallel's arguments.
@@ -186,7 +193,7 @@ struct QuestionFlag {
 
 // Whether the step is on more than one device.
 [[nodiscard]] inline bool is_divided(const FitQuestion& question) {
-  return question.division != Division::none || question.tensor_ranks > 1;
+  return question.division != Division::none || question.tensor_ranks > 1 || question.stages > 1;
 }
 // Whether by DeepSpeed's ZeRO.
 [[nodiscard]] inline bool is_zero(Division division) {
@@ -220,7 +227,7 @@ struct QuestionFlag {
   return question.ranks * question.replicas;
 }
 [[nodiscard]] inline int64_t devices_of(const FitQuestion& question) {
-  return data_ranks_of(question) * question.tensor_ranks;
+  return data_ranks_of(question) * question.tensor_ranks * question.stages;
 }
 
 // What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.

@@ -220,6 +220,11 @@ class GraphBuilder {
   Var nll_loss(Var log_probabilities, Var target);
   Var cross_entropy(Var logits, Var target);
 
+  // Of what has been written.
+  [[nodiscard]] uint32_t instruction_count() const {
+    return static_cast<uint32_t>(graph_.instructions.size());
+  }
+
   // Ends building: gives the graph up. Variables must all be gone, outputs excepted.
   void set_outputs(const Var& loss, const Var& logits, std::initializer_list<const Var*> others);
   Graph finish();

@@ -150,6 +150,7 @@ struct Graph {
   ValueId logits = kNoValue;
   ValueId loss = kNoValue;       // kNoValue for a model without one
   std::vector<ValueId> outputs;  // what the forward function returns besides the loss
+  Dims passed_on;  // of BuildOptions::parts: sizes of what one gives to the next; else empty
   // Those before the last, where the graph runs in several: `inputs`, `loss`, `logits` and
   // `outputs` are the last one's.
   std::vector<GraphChunk> chunks_before;

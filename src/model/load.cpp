@@ -43,7 +43,14 @@ Result<const Family*> find_family(const text::JsonView& config, const Assumption
 Result<Graph> build_graph(const text::JsonView& config, const BuildOptions& options,
                           const Assumption& assume) {
   HEADROOM_ASSIGN(const Family* family, find_family(config, assume));
-  return family->build(config, options);
+  HEADROOM_ASSIGN(Graph graph, family->build(config, options));
+  if (!options.parts.empty() && graph.passed_on.empty()) {
+    return Error{ErrorCode::unavailable,
+                 "stages of a pipeline are not modelled of '" + std::string(family->model_type) +
+                     "', whose layers pass on more than hidden states, or are not alone",
+                 "--method", "llama, mistral, mixtral, qwen2, qwen3, gemma, phi3 and others are"};
+  }
+  return graph;
 }
 
 }  // namespace headroom::model

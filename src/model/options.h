@@ -21,6 +21,18 @@ enum class Attention : uint8_t { eager, sdpa, flash_attention_2 };
 // grouped_mm for itself where the model allows a choice.
 enum class ExpertsImplementation : uint8_t { grouped_mm, batched_mm, eager };
 
+// A stretch of a decoder's layers that runs by itself, as a stage of a pipeline; the first one has
+// the embedding, the last one the final norm, the head and the loss. Hidden states come from the
+// part before and go to the next; masks and rotary tables each part makes for itself. A head that
+// is tied to an embedding in another part has a weight of its own.
+struct ModelPart {
+  int64_t first_layer = 0;
+  int64_t layers = 0;
+  bool is_first = true;
+  bool is_last = true;
+  bool operator==(const ModelPart&) const = default;
+};
+
 struct BuildOptions {
   int64_t batch = 1;
   int64_t sequence = 512;
@@ -38,6 +50,8 @@ struct BuildOptions {
   int64_t past = 0;                   // tokens already in it, beside `sequence` new ones
   bool attention_mask = false;        // a padding mask that is not all ones is passed in
   std::optional<int64_t> vocabulary;  // instead of the config's
+  // One rank's, in order: each becomes a chunk of the graph. Empty: the whole model.
+  std::vector<ModelPart> parts;
 };
 
 }  // namespace headroom::model

@@ -15,6 +15,7 @@ void destroy(Node* node) {
   node->task.gradients.clear();
   node->task.run = 0;
   node->task.dependencies = 0;
+  node->task.is_wanted = true;
   node->variable = Tensor();
   node->apply.reset();
   node->hook_owner.reset();

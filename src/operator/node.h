@@ -39,7 +39,9 @@ struct HookedSlot {
 struct BackwardTask {
   uint64_t run = 0;      // of which run; 0: of none
   int dependencies = 0;  // gradients still to come
-  Grads gradients;       // those that came
+  // False: the run is after gradients that this node is not on the way to. True outside of runs.
+  bool is_wanted = true;
+  Grads gradients;  // those that came
 };
 
 struct Node {
@@ -59,7 +61,9 @@ struct Node {
   BackwardTask task;
 
   // Whether the gradient of input i is wanted.
-  [[nodiscard]] bool needs(size_t i) const { return i < next.size() && next[i].node; }
+  [[nodiscard]] bool needs(size_t i) const {
+    return i < next.size() && next[i].node && next[i].node->task.is_wanted;
+  }
   // Appends to `saved`; an unwanted tensor leaves a null in its place.
   void save(const Tensor& tensor) { saved.push_back(tensor); }
   void save_if(bool wanted, const Tensor& tensor) { saved.push_back(wanted ? tensor : Tensor()); }

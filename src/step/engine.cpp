@@ -1,6 +1,9 @@
 #include "step/engine.h"
 
+#include <algorithm>
+#include <map>
 #include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -8,6 +11,7 @@
 
 namespace headroom::step {
 
+using op::DType;
 using op::Grads;
 using op::Node;
 using op::NodeRef;
@@ -20,7 +24,9 @@ namespace {
 // that both use: its task is put aside, and back at the end.
 class Tasks {
  public:
-  Tasks(std::span<const op::Edge> roots, uint64_t run) : run_(run) {
+  // With `leaves`, what is on the way to none of them is not wanted.
+  Tasks(std::span<const op::Edge> roots, uint64_t run, std::span<Node* const> leaves) : run_(run) {
+    std::map<Node*, std::vector<Node*>> before;  // by node, those that its gradients come from
     std::vector<Node*> pending;
     for (const op::Edge& root : roots) {
       Node* node = root.node.get();
@@ -38,10 +44,13 @@ class Tasks {
           pending.push_back(edge.node.get());
         }
         ++edge.node->task.dependencies;
+        if (!leaves.empty()) before[edge.node.get()].push_back(node);
       }
     }
+    if (!leaves.empty()) want(leaves, before);
   }
   ~Tasks() {
+    for (const NodeRef& node : unwanted_) node->task.is_wanted = true;
     for (auto& [node, task] : aside_) node->task = std::move(task);
   }
   Tasks(const Tasks&) = delete;
@@ -58,7 +67,24 @@ class Tasks {
     node.task.gradients.clear();
   }
 
+  void want(std::span<Node* const> leaves, std::map<Node*, std::vector<Node*>>& before) {
+    std::set<Node*> wanted;
+    std::vector<Node*> pending(leaves.begin(), leaves.end());
+    while (!pending.empty()) {
+      Node* node = pending.back();
+      pending.pop_back();
+      if (!wanted.insert(node).second) continue;
+      for (Node* next : before[node]) pending.push_back(next);
+    }
+    for (const auto& [node, _] : before) {
+      if (wanted.contains(node)) continue;
+      node->task.is_wanted = false;
+      unwanted_.emplace_back(node);
+    }
+  }
+
   uint64_t run_;
+  std::vector<NodeRef> unwanted_;
   std::vector<std::pair<NodeRef, op::BackwardTask>> aside_;
 };
 
@@ -151,26 +177,39 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
     op::require(root && root->requires_grad, "backward from a tensor that has no history");
     edges.push_back(eager_.gradient_edge(root));
   }
+  execute(edges, gradients, nullptr);
+}
+
+Grads Engine::gradients_of(std::span<const op::Edge> roots, Grads gradients,
+                           const GradientsWanted& wanted) {
+  return execute(roots, gradients, &wanted);
+}
+
+Grads Engine::execute(std::span<const op::Edge> roots, Grads& gradients,
+                      const GradientsWanted* wanted) {
   op::GradMode no_grad(eager_, false);
   const uint32_t module_before = eager_.module();
   const op::ThreadKind thread_before = eager_.thread();
   eager_.set_thread(op::ThreadKind::autograd);
-  const Tasks tasks(edges, ++runs_);
+  const auto leaves = wanted != nullptr ? wanted->leaves : std::span<Node* const>();
+  const bool retains = wanted != nullptr ? wanted->retain_graph : options_.retain_graph;
+  const Tasks tasks(roots, ++runs_, leaves);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
-    const Tensor& root = roots[i];
-    Node& node = *edges[i].node;
+    Node& node = *roots[i].node;
     op::BackwardTask& task = node.task;
     const bool is_first = task.gradients.empty();
     task.gradients.resize(node.outputs.size());
     // A gradient of another type is cast, and the engine's caller holds the result to the end.
-    const bool is_cast = gradients[i].dtype() != root.dtype();
-    if (is_cast) gradients[i] = op::to(eager_, gradients[i], root.dtype());
-    task.gradients[edges[i].input_number] = gradients[i];
+    const DType type = node.outputs[roots[i].input_number].dtype;
+    const bool is_cast = gradients[i].dtype() != type;
+    if (is_cast) gradients[i] = op::to(eager_, gradients[i], type);
+    task.gradients[roots[i].input_number] = gradients[i];
     if (!is_cast) gradients[i] = Tensor();
-    if (is_first && task.dependencies == 0) ready.push(edges[i].node);
+    if (is_first && task.dependencies == 0) ready.push(roots[i].node);
   }
 
+  Grads handed_out(leaves.size());
   Grads grads;
   Grads results;
   while (!ready.empty()) {
@@ -179,20 +218,25 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
     grads.clear();
     grads.swap(node->task.gradients);
     grads.resize(node->outputs.size());
+    if (const auto leaf = std::ranges::find(leaves, node.get()); leaf != leaves.end()) {
+      handed_out[static_cast<size_t>(leaf - leaves.begin())] = std::move(grads[0]);
+      continue;
+    }
     if (options_.hooks.before) options_.hooks.before(*node);
+    if (wanted != nullptr && wanted->before) wanted->before(*node, grads);
     if (node->variable) {
       accumulate_leaf(*node, grads);
       continue;
     }
     call(*node, grads, results);
     grads.clear();
-    if (!options_.retain_graph) {
+    if (!retains) {
       node->saved.clear();
       node->hook_owner.reset();
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const op::Edge& edge = node->next[i];
-      if (!edge.node) continue;
+      if (!edge.node || !edge.node->task.is_wanted) continue;
       op::BackwardTask& task = edge.node->task;
       task.gradients.resize(edge.node->outputs.size());
       if (results[i]) add_to_buffer(task.gradients[edge.input_number], std::move(results[i]));
@@ -202,6 +246,7 @@ void Engine::run(std::span<const Tensor> roots, Grads gradients) {
   }
   eager_.set_thread(thread_before);
   eager_.set_module(module_before);
+  return handed_out;
 }
 
 }  // namespace headroom::step

@@ -36,6 +36,15 @@ struct EngineOptions {
   EngineHooks hooks;
 };
 
+// A run for the gradients of some leaves alone (torch.autograd.grad with inputs): nodes that none of
+// them is behind do not run, and nodes that run do not compute what goes there.
+struct GradientsWanted {
+  std::span<op::Node* const> leaves;  // their AccumulateGrad nodes
+  bool retain_graph = false;
+  // Before a node runs, with the gradients of its outputs (Node.register_prehook).
+  std::function<void(op::Node& node, const op::Grads& gradients)> before;
+};
+
 class Engine {
  public:
   Engine(op::Eager& eager, EngineOptions options) : eager_(eager), options_(std::move(options)) {}
@@ -45,8 +54,13 @@ class Engine {
   void run(const op::Tensor& root, op::Tensor gradient);
   // The same from several roots at once.
   void run(std::span<const op::Tensor> roots, op::Grads gradients);
+  // From outputs of nodes; gives the gradients of the leaves, which they are not added to.
+  op::Grads gradients_of(std::span<const op::Edge> roots, op::Grads gradients,
+                         const GradientsWanted& wanted);
 
  private:
+  op::Grads execute(std::span<const op::Edge> roots, op::Grads& gradients,
+                    const GradientsWanted* wanted);
   void accumulate_leaf(op::Node& node, op::Grads& grads);
   void add_to_buffer(op::Tensor& slot, op::Tensor gradient);
   void call(op::Node& node, op::Grads& grads, op::Grads& results);

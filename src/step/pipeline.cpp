@@ -1,6 +1,7 @@
 #include "step/pipeline.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace headroom::step {
 
@@ -12,30 +13,53 @@ int64_t chunk_of(const Pipeline& pipeline, int64_t pass) {
   return pipeline.chunks == 1 ? 0 : pass / pipeline.group_size() % pipeline.chunks;
 }
 
+// Passes backward go through the chunks from the last to the first.
+int64_t last_first(const Pipeline& pipeline, int64_t pass) {
+  return pipeline.chunks - 1 - chunk_of(pipeline, pass);
+}
+
+bool splits_backward(const Pipeline& pipeline) {
+  return pipeline.schedule == PipelineSchedule::zero_bubble;
+}
+
 }  // namespace
 
 int64_t warmup_passes(const Pipeline& pipeline) {
+  if (pipeline.schedule == PipelineSchedule::gpipe) return std::numeric_limits<int64_t>::max();
   const int64_t behind = pipeline.stages - 1 - pipeline.stage;
   if (pipeline.chunks == 1) return behind;
-  return 2 * behind + (pipeline.chunks - 1) * pipeline.group_size();
+  const int64_t each = splits_backward(pipeline) ? 1 : 2;
+  return each * behind + (pipeline.chunks - 1) * pipeline.group_size();
 }
 
 std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batches) {
   const int64_t total = micro_batches * pipeline.chunks;
   const int64_t warmup = std::min(warmup_passes(pipeline), total);
+  const bool splits = splits_backward(pipeline);
   std::vector<PipelinePass> passes;
-  passes.reserve(static_cast<size_t>(2 * total));
+  passes.reserve(static_cast<size_t>((splits ? 3 : 2) * total));
+  int64_t weights = 0;  // passes of those
+  const auto add_weights = [&] {
+    passes.push_back({false, last_first(pipeline, weights++), BackwardPart::weights});
+  };
   for (int64_t i = 0; i < total + warmup; ++i) {
     if (i < total) passes.push_back({true, chunk_of(pipeline, i)});
     if (i < warmup) continue;
-    // Backward goes through the chunks from the last to the first.
-    passes.push_back({false, pipeline.chunks - 1 - chunk_of(pipeline, i - warmup)});
+    const int64_t done = i - warmup;
+    passes.push_back({false, last_first(pipeline, done),
+                      splits ? BackwardPart::inputs : BackwardPart::whole});
+    if (splits && done >= pipeline.stage) add_weights();
   }
+  while (splits && weights < total) add_weights();
   return passes;
 }
 
 int64_t most_in_flight(const Pipeline& pipeline, int64_t micro_batches) {
-  return std::min(warmup_passes(pipeline) + 1, micro_batches * pipeline.chunks);
+  const int64_t total = micro_batches * pipeline.chunks;
+  const int64_t warmup = std::min(warmup_passes(pipeline), total);
+  // Gradients of weights come as many passes later as there are stages before.
+  const int64_t late = splits_backward(pipeline) ? pipeline.stage : 0;
+  return std::min(warmup < total ? warmup + 1 + late : total, total);
 }
 
 int64_t representative_micro_batches(const Pipeline& pipeline, int64_t micro_batches,
@@ -43,8 +67,10 @@ int64_t representative_micro_batches(const Pipeline& pipeline, int64_t micro_bat
   // Warm-up is less than (chunks + 1) * stages passes and a round of all chunks chunks * stages,
   // so that three groups hold both.
   constexpr int64_t kGroups = 3;
-  const int64_t enough =
-      pipeline.chunks == 1 ? warmup_passes(pipeline) + steady : kGroups * pipeline.group_size();
+  if (pipeline.schedule == PipelineSchedule::gpipe) return micro_batches;
+  const int64_t late = splits_backward(pipeline) ? pipeline.stage : 0;
+  const int64_t enough = pipeline.chunks == 1 ? warmup_passes(pipeline) + late + steady
+                                              : kGroups * pipeline.group_size();
   return std::min(micro_batches, enough);
 }
 

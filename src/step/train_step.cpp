@@ -18,6 +18,7 @@
 #include "step/recorder.h"
 #include "step/repeat.h"
 #include "step/stage_traffic.h"
+#include "step/torch_stages.h"
 
 namespace headroom::step {
 
@@ -113,6 +114,7 @@ class TrainingRun {
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
+    if (runs_torch_stages()) torch_stages_.emplace(eager_, recorder_, interpreter_, engine_, graph, stages_options());
     divide(make_parallel_method(options.parallel, graph, eager_, recorder_));
   }
 
@@ -204,8 +206,24 @@ class TrainingRun {
     parallel_->run_optimizer(step);
   }
 
+  [[nodiscard]] bool runs_torch_stages() const {
+    return options_.pipeline.engine == PipelineEngine::torch;
+  }
+
+  TorchStagesOptions stages_options() {
+    TorchStagesOptions stages;
+    stages.accumulated = engine_options().hooks.post_accumulate;
+    stages.pipeline = options_.pipeline;
+    stages.micro_batches = options_.accumulation;
+    stages.buffers = std::max(options_.pipeline.micro_batches, options_.accumulation);
+    stages.weights = options_.weights;
+    stages.returns_outputs = options_.keep_outputs;
+    return stages;
+  }
+
   // False where no gradient reaches the loss.
   bool run_passes(int step) {
+    if (torch_stages_) return torch_stages_->run_step(step, frame_);
     const std::vector<PipelinePass> passes = passes_of(options_.pipeline, options_.accumulation);
     const auto forwards = std::ranges::count_if(passes, &PipelinePass::is_forward);
     const bool holds = options_.pipeline.holds_micro_batches();
@@ -288,7 +306,7 @@ class TrainingRun {
   // An optimizer that steps in backward is part of the passes, and makes its states in the first.
   [[nodiscard]] bool may_repeat() {
     const bool is_steady = !parallel_ || parallel_->is_steady_at_once();
-    return options_.repeat_steps && is_steady && !options_.optimizer_in_backward && repeater_ &&
+    return options_.repeat_steps && is_steady && !torch_stages_ && !options_.optimizer_in_backward && repeater_ &&
            repeater_->settle();
   }
 
@@ -444,6 +462,7 @@ class TrainingRun {
   }
 
   void release_outputs() {
+    if (torch_stages_) return;  // they hold what the loop does
     const GraphChunk& last = chunks_.back();
     drop_outputs_but_loss(last);
     if (ends_in_loss(last)) frame_[last.loss] = Tensor();
@@ -466,6 +485,7 @@ class TrainingRun {
   std::vector<OptimizedParameter> parameters_;
   std::unique_ptr<Optimizer> optimizer_;  // null where stepping is done in backward
   std::optional<OptimizerInBackward> in_backward_;
+  std::optional<TorchStages> torch_stages_;
   op::TensorImpl* lm_head_ = nullptr;
   std::unique_ptr<ParallelMethod> parallel_;  // null: all is on one device
 };
@@ -482,7 +502,8 @@ struct FoldedPasses {
 };
 
 std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
-  const bool is_alone = !options.optimizer_in_backward && !is_parallel(options.parallel);
+  const bool is_alone = !options.optimizer_in_backward && !is_parallel(options.parallel) &&
+                        options.pipeline.engine == PipelineEngine::megatron;
   if (!options.fold_layers || !options.repeat_steps || !is_alone) return {};
   auto fold = fold_layers(graph, checkpointed_regions(graph, options));
   if (!fold) return {};

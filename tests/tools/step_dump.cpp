@@ -3,6 +3,7 @@
 // parameters=1, the model's parameters and buffers instead; with tensor_plans=1, every
 // architecture's plan; with graph=1, the file is a traced
 // module (headroom.graph/1).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -13,6 +14,7 @@
 #include "model/load.h"
 #include "model/traced_graph.h"
 #include "step/events_json.h"
+#include "step/model_parts.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
@@ -115,6 +117,22 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
   return {};
 }
 
+// One rank of torch.distributed.pipelining's: schedule=1f1b with stages=N, stage=I, chunks=N.
+headroom::step::Pipeline pipeline_of(std::map<std::string, std::string>& words) {
+  using headroom::step::PipelineSchedule;
+  headroom::step::Pipeline pipeline;
+  if (words["schedule"].empty()) return pipeline;
+  pipeline.engine = headroom::step::PipelineEngine::torch;
+  pipeline.schedule = words["schedule"] == "gpipe"         ? PipelineSchedule::gpipe
+                      : words["schedule"] == "zero-bubble" ? PipelineSchedule::zero_bubble
+                                                           : pipeline.schedule;
+  pipeline.stages = std::max(1, std::atoi(words["stages"].c_str()));
+  pipeline.stage = std::atoi(words["stage"].c_str());
+  pipeline.chunks = std::max(1, std::atoi(words["chunks"].c_str()));
+  pipeline.micro_batches = std::max(1, std::atoi(words["accumulation"].c_str()));
+  return pipeline;
+}
+
 TrainOptions train_options(std::map<std::string, std::string>& words) {
   using namespace headroom::step;
   TrainOptions options;
@@ -163,6 +181,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.optimizer.states_on_cpu = words["offload"] == "optimizer";
   options.optimizer_in_backward = words["optimizer_in_backward"] == "1";
   options.parallel = parallel_options(words, options.weights);
+  options.pipeline = pipeline_of(words);
   return options;
 }
 
@@ -386,6 +405,33 @@ headroom::text::Json log_of(const headroom::step::StepTrace& trace, const std::s
   return headroom::step::events_json(trace);
 }
 
+// "F0", "B1"; of split ones "I0", "W0": a pass' kind and chunk, in order.
+headroom::text::Json passes_of(const TrainOptions& options) {
+  using headroom::step::BackwardPart;
+  headroom::text::Json list = headroom::text::Json::array();
+  for (const auto& pass : headroom::step::passes_of(options.pipeline, options.accumulation)) {
+    const char* kind = pass.is_forward                           ? "F"
+                       : pass.part == BackwardPart::whole  ? "B"
+                       : pass.part == BackwardPart::inputs ? "I"
+                                                           : "W";
+    list.push_back(kind + std::to_string(pass.chunk));
+  }
+  return list;
+}
+
+// The parts of the model that the rank has.
+void take_parts(const headroom::text::JsonView& config, const TrainOptions& options,
+                headroom::model::BuildOptions& build) {
+  const auto whole = headroom::model::build_graph(config, build);
+  if (!whole) return;
+  const int64_t layers = std::ranges::count(
+      whole->regions, headroom::model::RegionKind::layer, &headroom::model::Region::kind);
+  const auto& pipeline = options.pipeline;
+  const auto all = headroom::step::model_parts(layers, pipeline.stages * pipeline.chunks);
+  if (!all) return;
+  build.parts = headroom::step::parts_of_rank(*all, pipeline.stages, pipeline.stage);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -422,6 +468,11 @@ int main(int argc, char** argv) {
   } else if (words["experts"] == "batched_mm") {
     build.experts = headroom::model::ExpertsImplementation::batched_mm;
   }
+  if (words["log"] == "passes") {
+    std::puts(passes_of(train_options(words)).dump().c_str());
+    return 0;
+  }
+  if (!words["schedule"].empty()) take_parts({*json, argv[1]}, train_options(words), build);
   const bool is_traced = words["graph"] == "1";
   auto graph = is_traced ? traced_graph(*json, argv[1])
                          : headroom::model::build_graph({*json, argv[1]}, build);

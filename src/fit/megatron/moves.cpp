@@ -12,6 +12,7 @@
 #include "fit/megatron/question.h"
 #include "fit/megatron/search.h"
 #include "fit/search/method_row.h"
+#include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
 
 namespace headroom::fit {
@@ -118,8 +119,9 @@ std::optional<PipelineMove> Mover::move_to(const Plan& plan) const {
   if (move.saves.count <= before.count / kLeastPart) return std::nullopt;
   move.stages = plan.stages;
   move.verdict = worst_verdict(plan.stages);
-  const auto chunks = static_cast<int64_t>(plan.question.megatron->layers_by_stage.front().size());
-  move.time = pipeline_time(plan.stages, chunks);
+  step::Pipeline pipeline;
+  pipeline.chunks = static_cast<int64_t>(plan.question.megatron->layers_by_stage.front().size());
+  move.time = pipeline_time(plan.stages, pipeline);
   return move;
 }
 

@@ -7,6 +7,7 @@
 
 #include "fit/fit.h"
 #include "fit/megatron/question.h"
+#include "fit/stages.h"
 
 namespace headroom::fit {
 namespace {

@@ -250,61 +250,6 @@ Result<FitQuestion> megatron_question(FitQuestion question,
   return question;
 }
 
-Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer) {
-  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
-  const Prediction& prediction = detail.prediction;
-  const model::MegatronRank& rank = scenario.question.megatron->stage.rank;
-  const step::Pipeline& pipeline = scenario.train.pipeline;
-  StageFigures figures;
-  figures.stage = rank.stage;
-  figures.layers = rank.layers();
-  figures.in_flight =
-      static_cast<double>(step::most_in_flight(pipeline, scenario.question.grad_accum)) /
-      static_cast<double>(pipeline.chunks);
-  figures.peak_allocated = prediction.peak_allocated;
-  figures.device_used = prediction.device_used;
-  figures.verdict = prediction.verdict;
-  if (auto timed = timer.timed(scenario, detail.trace)) {
-    figures.time = std::move(timed->time);
-    figures.micro_batch_seconds = timed->micro_batch_seconds;
-  }
-  return figures;
-}
-
-Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer) {
-  const int64_t count = any.question.megatron->stage.rank.pipeline;
-  std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
-  for_each_in_parallel(made.size(), 0, [&](size_t i) {
-    FitQuestion asked = any.question;
-    asked.megatron->look_at(static_cast<int64_t>(i));
-    made[i] = [&]() -> Result<StageFigures> {
-      HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
-      return stage_figures(scenario, timer);
-    }();
-  });
-  std::vector<StageFigures> stages;
-  for (Result<StageFigures>& stage : made) {
-    if (!stage) return stage.error();
-    stages.push_back(std::move(*stage));
-  }
-  return stages;
-}
-
-Verdict worst_verdict(const std::vector<StageFigures>& stages) {
-  return std::ranges::max_element(stages, {},
-                                  [](const StageFigures& stage) { return rank_of(stage.verdict); })
-      ->verdict;
-}
-
-int64_t fullest_stage(const std::vector<StageFigures>& stages) {
-  return std::ranges::max_element(stages, {},
-                                  [](const StageFigures& stage) {
-                                    return std::pair(stage.device_used.expected.count,
-                                                     stage.peak_allocated.count);
-                                  })
-      ->stage;
-}
-
 std::vector<Setting> megatron_settings(const FitQuestion& question) {
   const MegatronSetting& setting = *question.megatron;
   const model::MegatronModel& m = setting.stage.model;

@@ -26,18 +26,6 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
 [[nodiscard]] engines::MegatronArguments as_given(const FitQuestion& question,
                                                   engines::MegatronArguments from);
 
-// The stage that the scenario looks at, as predicted.
-Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer);
-
-// Each stage of the pipeline; `any` is of one of them. REQUIRES:
-// any.question.megatron.
-Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer);
-
-// The stage that shows most of its device. REQUIRES: stages are there.
-[[nodiscard]] int64_t fullest_stage(const std::vector<StageFigures>& stages);
-// Of all stages together. REQUIRES: there are some.
-[[nodiscard]] Verdict worst_verdict(const std::vector<StageFigures>& stages);
-
 // What the answer lists of such a question, instead of the flags for transformers.
 [[nodiscard]] std::vector<Setting> megatron_settings(const FitQuestion& question);
 

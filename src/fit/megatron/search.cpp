@@ -10,7 +10,9 @@
 #include "base/parallel.h"
 #include "fit/device/device_used.h"
 #include "fit/megatron/question.h"
+#include "fit/megatron/scenario.h"
 #include "fit/prediction.h"
+#include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
 
 namespace headroom::fit {
@@ -51,7 +53,7 @@ Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& t
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, question));
   MegatronOutcome outcome;
   HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer));
-  const auto time = pipeline_time(outcome.stages, question.megatron->stage.rank.chunks());
+  const auto time = pipeline_time(outcome.stages, pipeline_of(question.megatron->stage.rank));
   if (!time) {
     return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
   }

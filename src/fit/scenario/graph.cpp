@@ -114,6 +114,9 @@ Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
   return step::require_input_gradients(graph);
 }
 
+// A part of the model may have none.
+bool has_head(const Scenario& s) { return s.build.parts.empty() || s.build.parts.back().is_last; }
+
 }  // namespace
 
 Result<GraphPointer> built_graph_of(const Scenario& s) {
@@ -138,7 +141,7 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.kernels != Kernels::none) {
     HEADROOM_TRY(rewrite(with_kernels(s, *graph, model_type)));
   }
-  if (s.loss != Loss::hf) {
+  if (s.loss != Loss::hf && has_head(s)) {
     HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
   }
   if (q.tensor_ranks > 1 && q.division == Division::gemini) {

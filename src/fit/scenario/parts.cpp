@@ -1,6 +1,7 @@
 #include "fit/scenario/parts.h"
 
 #include "fit/scenario/errors.h"
+#include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
 #include "step/transform/liger.h"
 
@@ -379,6 +380,7 @@ Result<void> check_division(const Scenario& s) {
   const Division division = s.question.division;
   if (!is_divided(s.question)) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
+  if (s.question.stages > 1) return check_pipeline(s);
   if (division == Division::gemini) return check_gemini(s);
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};

@@ -12,6 +12,7 @@
 #include "fit/megatron/scenario.h"
 #include "fit/positions.h"
 #include "fit/scenario/parts.h"
+#include "fit/scenario/pipeline.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/traced.h"
 #include "fit/scenario/zero.h"
@@ -174,6 +175,7 @@ void set_train(Scenario& s) {
   set_checkpointing(s);
   set_optimizer(s);
   set_division(s);
+  if (q.stages > 1) set_pipeline(s);
 }
 
 // What a step of this family is; --decoder-seq is for those that have a decoder of their own.
@@ -232,8 +234,10 @@ Result<Scenario> complete(Scenario s) {
   HEADROOM_TRY(set_versions(s));
   set_build(s);
   HEADROOM_TRY(resolve_auto(s));
+  if (s.question.stages > 1) fill_stages(s);
   set_train(s);
   HEADROOM_TRY(set_task(s));
+  if (s.question.stages > 1) HEADROOM_TRY(set_parts(s));
   HEADROOM_TRY(check_architecture(s));
   HEADROOM_TRY(shorten_default_sequence(s));
   HEADROOM_TRY(set_loss(s));
@@ -259,7 +263,8 @@ Result<Scenario> complete(Scenario s) {
 
 Communicators communicators_of(const FitQuestion& question) {
   if (question.megatron) return communicators_of(question.ranks, *question.megatron);
-  return communicators_among({question.ranks, question.replicas, question.tensor_ranks});
+  return communicators_among(
+      {question.ranks, question.replicas, question.tensor_ranks, question.stages});
 }
 
 // parallel_state.py: groups that a step reduces, gathers or sends in; norms of gradients are of

@@ -45,6 +45,8 @@ struct MethodWords {
   int64_t ranks = 1;
   int64_t replicas = 1;
   int64_t tensor_ranks = 1;
+  int64_t stages = 1;
+  int64_t stage_chunks = 1;
 };
 
 // Words that stand beside a division, or alone, with the number of what they count.
@@ -55,7 +57,9 @@ struct CountWord {
 };
 constexpr std::array kCounts{
     CountWord{"replicate", &MethodWords::replicas, &FitQuestion::replicas},
-    CountWord{"tp", &MethodWords::tensor_ranks, &FitQuestion::tensor_ranks}};
+    CountWord{"tp", &MethodWords::tensor_ranks, &FitQuestion::tensor_ranks},
+    CountWord{"pp", &MethodWords::stages, &FitQuestion::stages},
+    CountWord{"vpp", &MethodWords::stage_chunks, &FitQuestion::stage_chunks}};
 
 constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
 
@@ -99,7 +103,10 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   if (question.division == Division::gemini && read.ranks * read.tensor_ranks == 1) {
     return refuse("method", words, "gemini:N of two GPUs or more, or gemini:1,tp:N");
   }
-  if (read.replicas > kMostRanks / read.ranks / read.tensor_ranks) {
+  if (read.stages == 1 && read.stage_chunks > 1) {
+    return refuse("method", words, "vpp:N beside pp:N, whose stages it gives N parts of the model");
+  }
+  if (read.replicas > kMostRanks / read.ranks / read.tensor_ranks / read.stages) {
     return refuse("method", words, "65536 GPUs in all at most");
   }
   return {};

@@ -1,5 +1,5 @@
 // The grammar of --method: what is trained, and how a step is divided, with commas between them:
-// "lora", "fsdp2:8", "lora,fsdp2:8,replicate:2", "tp:4", "fsdp2:2,tp:4".
+// "lora", "fsdp2:8", "lora,fsdp2:8,replicate:2", "tp:4", "fsdp2:2,tp:4", "pp:4,vpp:2".
 #pragma once
 
 #include <span>

@@ -12,6 +12,8 @@
 #include "fit/scenario/shared_steps.h"
 #include "fit/search/network.h"
 #include "fit/search/search.h"
+#include "fit/stages.h"
+#include "fit/time/pipeline_time.h"
 #include "fit/time/step_timer.h"
 #include "step/transform/tensor_plan.h"
 
@@ -64,6 +66,7 @@ constexpr int64_t kMostTensorRanks = 16;
 Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
   if (gpus == 1) return std::vector<std::string>{""};
   std::vector<std::string> divisions = divisions_among(gpus);
+  if (!scenario.traced) divisions.push_back("pp:" + std::to_string(gpus));
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
   const bool trains_all = scenario.question.method == Method::full;
@@ -79,8 +82,9 @@ Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t 
 // The same sequences in a step as where each GPU has a batch of its own.
 Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate) {
   FitQuestion& question = candidate.question;
-  const auto accumulated = checked_multiply(asked.grad_accum, question.tensor_ranks);
-  if (question.tensor_ranks == 1 || !accumulated) return {};
+  const int64_t group = question.tensor_ranks * question.stages;
+  const auto accumulated = checked_multiply(asked.grad_accum, group);
+  if (group == 1 || !accumulated) return {};
   HEADROOM_TRY(question.set("grad-accum", std::to_string(*accumulated)));
   if (!asked.global_batch) {
     candidate.row.flags += " --grad-accum " + std::to_string(*accumulated);
@@ -185,12 +189,20 @@ struct Tried {
   std::optional<double> seconds;
 };
 
+std::optional<double> seconds_of_stages(const Scenario& any, const StepTimer& timer) {
+  const auto stages = stages_of(any, timer);
+  if (!stages) return std::nullopt;
+  const auto time = pipeline_time(*stages, any.train.pipeline);
+  if (!time) return std::nullopt;
+  return time->step_seconds.expected;
+}
+
 std::optional<double> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
                                             const FitQuestion& question) {
-  const auto scenario = vary(base, question);
-  if (!scenario) return std::nullopt;
-  const auto prediction = predict(*scenario, Figures::where_it_fits);
-  if (!prediction || prediction->verdict != Verdict::yes) return std::nullopt;
+  const auto varied = vary_fullest(base, question, Figures::where_it_fits);
+  if (!varied || varied->prediction.verdict != Verdict::yes) return std::nullopt;
+  const Scenario* scenario = &varied->scenario;
+  if (question.stages > 1) return seconds_of_stages(*scenario, timer);
   const auto detail = predict_with_trace(*scenario);
   if (!detail) return std::nullopt;
   const auto time = timer.time_of(*scenario, detail->trace);
@@ -201,13 +213,25 @@ std::optional<double> seconds_where_it_fits(const Scenario& base, const StepTime
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
   const auto refuse = [&](const Error& error) { row.reason = error.message; };
-  const auto scenario = vary(base, candidate.question);
+  auto scenario = vary(base, candidate.question);
   if (!scenario) return refuse(scenario.error());
+  std::vector<StageFigures> stages;
+  if (candidate.question.stages > 1) {
+    auto made = stages_of(*scenario, timer);
+    if (!made) return refuse(made.error());
+    stages = std::move(*made);
+    scenario = vary(base, at_stage(candidate.question, fullest_stage(stages)));
+    if (!scenario) return refuse(scenario.error());
+  }
   const auto detail = predict_in_detail(*scenario, 0);
   if (!detail) return refuse(detail.error());
   take_prediction(*scenario, *detail, row);
   row.sent = sent_in(*scenario, detail->trace);
-  if (const auto time = timer.time_of(*scenario, detail->trace)) row.time = *time;
+  if (!stages.empty()) {
+    row.time = pipeline_time(stages, scenario->train.pipeline);
+  } else if (const auto time = timer.time_of(*scenario, detail->trace)) {
+    row.time = *time;
+  }
   if (scenario->traced) return;  // each size would be a trace of its own
   if (const auto largest = largest_batch(*scenario, detail->prediction)) {
     row.largest_batch = *largest;

@@ -7,6 +7,7 @@
 
 #include "fit/megatron/remedies.h"
 #include "fit/search/search.h"
+#include "fit/stages.h"
 
 namespace headroom::fit {
 
@@ -140,17 +141,12 @@ Result<void> apply_flags(FitQuestion& question, std::string_view flags) {
 }
 
 // A question that can be asked of this model, with what it would take.
-struct Attempt {
-  Scenario scenario;
-  Prediction prediction;
-};
+using Attempt = Varied;
 
 std::optional<Attempt> attempt(const Scenario& scenario, const FitQuestion& question) {
-  auto varied = vary(scenario, question);
+  auto varied = vary_fullest(scenario, question);
   if (!varied) return std::nullopt;
-  const auto prediction = predict(*varied);
-  if (!prediction) return std::nullopt;
-  return Attempt{std::move(*varied), *prediction};
+  return std::move(*varied);
 }
 
 // Nothing where it saves next to nothing.

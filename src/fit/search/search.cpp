@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fit/positions.h"
+#include "fit/stages.h"
 
 namespace headroom::fit {
 
@@ -53,11 +54,9 @@ class Bracket {
 };
 
 std::optional<Prediction> try_question(const Scenario& scenario, const FitQuestion& question) {
-  const auto varied = vary(scenario, question);
+  auto varied = vary_fullest(scenario, question, Figures::where_it_fits);
   if (!varied) return std::nullopt;
-  auto prediction = predict(*varied, Figures::where_it_fits);
-  if (!prediction) return std::nullopt;
-  return std::move(*prediction);
+  return std::move(varied->prediction);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 namespace headroom::fit {
 
-std::optional<StepTime> pipeline_time(const std::vector<StageFigures>& stages, int64_t chunks) {
+std::optional<StepTime> pipeline_time(const std::vector<StageFigures>& stages,
+                                      const step::Pipeline& pipeline) {
   const StageFigures* slowest = nullptr;
   double together = 0;
   for (const StageFigures& stage : stages) {
@@ -14,7 +15,11 @@ std::optional<StepTime> pipeline_time(const std::vector<StageFigures>& stages, i
   }
   if (slowest == nullptr) return std::nullopt;
   StepTime time = *slowest->time;
-  time.pipeline_seconds = (together - slowest->micro_batch_seconds) / static_cast<double>(chunks);
+  // Of forward, gradients of inputs and of weights: the first two less the last.
+  constexpr double kOfThree = 1.0 / 3;
+  const bool splits = pipeline.schedule == step::PipelineSchedule::zero_bubble;
+  time.pipeline_seconds = (together - slowest->micro_batch_seconds) /
+                          static_cast<double>(pipeline.chunks) * (splits ? kOfThree : 1);
   const double alone = time.step_seconds.expected;
   const double stretched = (alone + time.pipeline_seconds) / alone;
   time.step_seconds.low *= stretched;

@@ -19,24 +19,24 @@ StageFigures stage(double micro_batch, int64_t micro_batches) {
 // 8 micro-batches on 4 stages: (p - 1) / m of the step more.
 TEST(PipelineTime, StagesThatAreAlikeWaitForAsManyMicroBatchesAsStagesAreLeft) {
   const std::vector<StageFigures> stages(4, stage(0.5, 8));
-  const auto time = pipeline_time(stages, 1);
+  const auto time = pipeline_time(stages, {});
   ASSERT_TRUE(time);
   EXPECT_DOUBLE_EQ(time->pipeline_seconds, 3 * 0.5);
   EXPECT_DOUBLE_EQ(time->step_seconds.expected, 11 * 0.5);
   EXPECT_DOUBLE_EQ(time->step_seconds.low, 0.9 * 11 * 0.5);
   EXPECT_DOUBLE_EQ(time->tokens_per_second, 100 / 5.5);
-  EXPECT_DOUBLE_EQ(pipeline_time(stages, 2)->pipeline_seconds, 0.75);
+  EXPECT_DOUBLE_EQ(pipeline_time(stages, {.chunks = 2})->pipeline_seconds, 0.75);
 }
 
 TEST(PipelineTime, TheSlowestStageSetsThePace) {
-  const auto time = pipeline_time({stage(1, 4), stage(3, 4), stage(2, 4)}, 1);
+  const auto time = pipeline_time({stage(1, 4), stage(3, 4), stage(2, 4)}, {});
   ASSERT_TRUE(time);
   EXPECT_DOUBLE_EQ(time->step_seconds.expected, 12 + 1 + 2);
 }
 
 TEST(PipelineTime, AStageWhoseTimeIsNotKnownLeavesTheWholeUnknown) {
-  EXPECT_FALSE(pipeline_time({stage(1, 4), StageFigures()}, 1));
-  EXPECT_FALSE(pipeline_time({}, 1));
+  EXPECT_FALSE(pipeline_time({stage(1, 4), StageFigures()}, {}));
+  EXPECT_FALSE(pipeline_time({}, {}));
 }
 
 }  // namespace

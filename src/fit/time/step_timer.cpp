@@ -151,14 +151,28 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
                          repeated);
 }
 
+// All of a step's are in its trace, and a micro-batch's passes far apart in it.
+Result<double> StepTimer::one_more_of_gpipe(const Scenario& scenario,
+                                            const step::StepTrace& trace) const {
+  HEADROOM_ASSIGN(const step::StepTrace longer,
+                  step_of(scenario, scenario.train.accumulation + 1));
+  HEADROOM_ASSIGN(const timing::StepTime more, priced(scenario, longer, {}));
+  HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, trace, {}));
+  return more.seconds - less.seconds;
+}
+
 // Of a step that goes through the whole warm-up, where the trace may have too few micro-batches.
 Result<double> StepTimer::micro_batch_seconds(const Scenario& scenario,
                                               const step::StepTrace& trace) const {
   constexpr int64_t kSteady = 3;  // the first one's calls, and the last one's, are its own
   const int64_t group = micro_batches_of_a_group(scenario);
-  const int64_t enough = step::representative_micro_batches(
-      scenario.train.pipeline, std::numeric_limits<int64_t>::max(), kSteady);
+  const step::Pipeline& pipeline = scenario.train.pipeline;
   const int64_t there = scenario.train.accumulation;
+  if (pipeline.schedule == step::PipelineSchedule::gpipe) {
+    return one_more_of_gpipe(scenario, trace);
+  }
+  const int64_t enough = step::representative_micro_batches(
+      pipeline, std::numeric_limits<int64_t>::max(), kSteady);
   const int64_t most = std::max(there, enough);
   std::optional<step::StepTrace> longer;
   std::optional<step::StepTrace> shorter;

@@ -31,27 +31,26 @@ Var mask_of(GraphBuilder& g, const BuildOptions& options, LayerMask kind, const 
   return {};
 }
 
-// The model without its head, in the order of its constructor.
+// The model without its head, or a part of it, in the order of its constructor.
 class Decoder {
  public:
-  Decoder(GraphBuilder& g, const DecoderFrame& frame, const LayerFactory& make_layer)
-      : f_(frame),
-        embed_(g.parameter(path(frame.embedding_name) + ".weight", {f_.vocabulary, f_.hidden},
-                           ParameterRole::embedding)) {
-    if (f_.embedding_scale_buffer) {
-      embed_scale_ = g.buffer(path(f_.embedding_name) + ".embed_scale", {}, std::nullopt, false);
-    }
-    for (int64_t i = 0; i < f_.layers; ++i) {
+  Decoder(GraphBuilder& g, const DecoderFrame& frame, const ModelPart& part,
+          const LayerFactory& make_layer)
+      : f_(frame), part_(part) {
+    if (part.is_first) declare_embedding(g);
+    for (int64_t i = part.first_layer; i < part.first_layer + part.layers; ++i) {
       layers_.push_back(make_layer(g, i, path("layers.") + std::to_string(i)));
     }
-    norm_.emplace(g, f_.norm, path(f_.norm_name), f_.hidden);
+    if (part.is_last) norm_.emplace(g, f_.norm, path(f_.norm_name), f_.hidden);
     if (f_.tables != RotaryTables::none) declare_frequencies(g);
   }
 
+  // Empty where the part is not the first.
   [[nodiscard]] const Var& embedding_weight() const { return embed_; }
 
-  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
-    Var embedded = embedding(g, ids);
+  // `input`: of the first part the token ids, else hidden states.
+  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input) {
+    Var embedded = part_.is_first ? embedding(g, input) : input;
     if (!f_.multiplies_after_masks) embedded = multiplied(g, embedded);
     const Var all_positions = position_ids(g, options);
     const Var positions =
@@ -63,7 +62,7 @@ class Decoder {
     }
     if (f_.multiplies_after_masks) embedded = multiplied(g, embedded);
     Var x = embedded;
-    x = g.dropout(x, f_.embedding_dropout);
+    if (part_.is_first) x = g.dropout(x, f_.embedding_dropout);
     if (!f_.keeps_embedding) embedded = x;
     std::vector<std::pair<Var, Var>> tables;
     for (const Var& frequencies : frequencies_) {
@@ -73,18 +72,28 @@ class Decoder {
     if (tables.empty()) tables.emplace_back();
     Var carried;
     for (size_t i = 0; i < layers_.size(); ++i) {
-      const size_t kind = mask_index(i);
+      const size_t kind = mask_index(i + static_cast<size_t>(part_.first_layer));
       const auto& [cos, sin] = tables[f_.tables_by_mask ? kind : 0];
       LayerOutputs out = layers_[i](x, {cos, sin, masks[kind], positions, carried});
       x = std::move(out.x);
       carried = std::move(out.carried);
     }
-    return (*norm_)(g, x);
+    passes_on_more_ = static_cast<bool>(carried) && !part_.is_last;
+    return norm_ ? (*norm_)(g, x) : x;
   }
+
+  // Whether the next part would need more than hidden states.
+  [[nodiscard]] bool passes_on_more() const { return passes_on_more_; }
 
  private:
   [[nodiscard]] std::string path(const std::string& part) const {
     return f_.model_name + "." + part;
+  }
+  void declare_embedding(GraphBuilder& g) {
+    embed_ = g.parameter(path(f_.embedding_name) + ".weight", {f_.vocabulary, f_.hidden},
+                         ParameterRole::embedding);
+    if (!f_.embedding_scale_buffer) return;
+    embed_scale_ = g.buffer(path(f_.embedding_name) + ".embed_scale", {}, std::nullopt, false);
   }
   // One set of frequencies, or one for each kind of layer that there is.
   void declare_frequencies(GraphBuilder& g) {
@@ -107,7 +116,8 @@ class Decoder {
     return g.mul(std::move(embedded), g.to_like(embed_scale_, embed_));
   }
   Var multiplied(GraphBuilder& g, const Var& embedded) const {
-    return f_.embedding_multiplier ? g.mul(embedded, *f_.embedding_multiplier) : embedded;
+    const bool multiplies = f_.embedding_multiplier && part_.is_first;
+    return multiplies ? g.mul(embedded, *f_.embedding_multiplier) : embedded;
   }
   // [1, sequence], or the same for each of four axes: the text's own, and those of the tables.
   [[nodiscard]] Var position_ids(GraphBuilder& g, const BuildOptions& options) const {
@@ -143,11 +153,13 @@ class Decoder {
   }
 
   const DecoderFrame& f_;
+  const ModelPart part_;
   Var embed_;
   Var embed_scale_;
   std::vector<LayerCall> layers_;
   std::optional<NormOfDecoder> norm_;
   std::vector<Var> frequencies_;
+  bool passes_on_more_ = false;
 };
 
 Var head_logits(GraphBuilder& g, const DecoderFrame& frame, const Var& x, const Var& weight,
@@ -164,29 +176,57 @@ Var head_logits(GraphBuilder& g, const DecoderFrame& frame, const Var& x, const 
   return logits;
 }
 
+Var input_of(GraphBuilder& g, const DecoderFrame& frame, const BuildOptions& options,
+             const ModelPart& part) {
+  if (part.is_first) return g.input("input_ids", {options.batch, options.sequence}, DType::i64);
+  return g.received("hidden_states", {options.batch, options.sequence, frame.hidden});
+}
+
+// A part of the model from its input to its loss, or to what the next part gets; false where that
+// would be more than hidden states.
+bool build_part(GraphBuilder& g, const DecoderFrame& frame, const BuildOptions& options,
+                const LayerFactory& make_layer, const ModelPart& part, bool is_last_chunk) {
+  Decoder decoder(g, frame, part, make_layer);
+  if (!part.is_last) {
+    const Var input = input_of(g, frame, options, part);
+    const Var x = decoder(g, options, input);
+    is_last_chunk ? g.set_outputs(Var(), Var(), {&x}) : g.end_chunk(x);
+    return !decoder.passes_on_more();
+  }
+  const LmHead head(g, "lm_head", frame.vocabulary, frame.hidden,
+                    frame.tied ? decoder.embedding_weight() : Var(), frame.head_bias);
+  const Var input = input_of(g, frame, options, part);
+  Var labels;
+  if (options.labels) {
+    labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+  }
+  const Var x = decoder(g, options, input);
+  Var logits = head_logits(g, frame, x, head.weight, head.bias);
+  Var loss;
+  if (options.labels) {
+    loss = causal_lm_loss(g, options, logits, labels, frame.vocabulary, frame.own_loss);
+  }
+  g.set_outputs(loss, logits, {});
+  return true;
+}
+
 }  // namespace
 
 Graph build_decoder_frame(const DecoderFrame& frame, const BuildOptions& options,
                           const LayerFactory& make_layer) {
   GraphBuilder g;
-  {
-    const Decoder decoder(g, frame, make_layer);
-    const LmHead head(g, "lm_head", frame.vocabulary, frame.hidden,
-                      frame.tied ? decoder.embedding_weight() : Var(), frame.head_bias);
-    const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    Var labels;
-    if (options.labels) {
-      labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
-    }
-    const Var x = decoder(g, options, ids);
-    Var logits = head_logits(g, frame, x, head.weight, head.bias);
-    Var loss;
-    if (options.labels) {
-      loss = causal_lm_loss(g, options, logits, labels, frame.vocabulary, frame.own_loss);
-    }
-    g.set_outputs(loss, logits, {});
+  if (options.parts.empty()) {
+    build_part(g, frame, options, make_layer, {0, frame.layers, true, true}, true);
+    return g.finish();
   }
-  return g.finish();
+  bool passes_hidden_alone = true;
+  for (const ModelPart& part : options.parts) {
+    const bool is_last = &part == &options.parts.back();
+    passes_hidden_alone &= build_part(g, frame, options, make_layer, part, is_last);
+  }
+  Graph graph = g.finish();
+  if (passes_hidden_alone) graph.passed_on = {options.batch, options.sequence, frame.hidden};
+  return graph;
 }
 
 }  // namespace headroom::model

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace headroom::step {
 
@@ -102,7 +103,10 @@ std::vector<Parameter> GraphRewriter::merged_parameters() const {
   for (uint32_t i = 0; i < source_.parameters.size(); ++i) {
     places.push_back(static_cast<uint32_t>(parameters.size()));
     parameters.push_back(source_.parameters[i]);
-    for (; next != added.end() && next->after == i; ++next) parameters.push_back(next->parameter);
+    for (; next != added.end() && next->after == i; ++next) {
+      parameters.push_back(next->parameter);
+      parameters.back().chunk = source_.parameters[i].chunk;
+    }
   }
   for (Parameter& parameter : parameters) {
     if (parameter.tied_to) parameter.tied_to = places[*parameter.tied_to];
@@ -110,9 +114,23 @@ std::vector<Parameter> GraphRewriter::merged_parameters() const {
   return parameters;
 }
 
+// Chunks that end where they end in the copy. They are no model's last, so they have no loss.
+std::vector<model::GraphChunk> GraphRewriter::placed(std::vector<model::GraphChunk> chunks) const {
+  uint32_t begin = 0;
+  for (model::GraphChunk& chunk : chunks) {
+    chunk.begin = std::exchange(begin, chunk.end);
+    for (ValueId& id : chunk.outputs) id = output(id);
+  }
+  return chunks;
+}
+
 Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at_end) {
   std::vector<uint32_t> open;
+  std::vector<model::GraphChunk> chunks = source_.chunks_before;
   for (at_ = 0; at_ < source_.instructions.size(); ++at_) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      if (source_.chunks_before[i].end == at_) chunks[i].end = builder_.instruction_count();
+    }
     const model::Instruction& instruction = source_.instructions[at_];
     switch (instruction.kind) {
       case InstructionKind::operation:
@@ -142,6 +160,8 @@ Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at
   graph.logits = output(source_.logits);
   graph.loss = renamed(source_.loss);
   for (const ValueId id : source_.outputs) graph.outputs.push_back(output(id));
+  graph.passed_on = source_.passed_on;
+  graph.chunks_before = placed(std::move(chunks));
   return graph;
 }
 

@@ -67,6 +67,7 @@ class GraphRewriter {
   [[nodiscard]] model::ValueId output(model::ValueId value) const;
   [[nodiscard]] model::ValueId renamed(model::ValueId value) const;
   [[nodiscard]] std::vector<model::Parameter> merged_parameters() const;
+  [[nodiscard]] std::vector<model::GraphChunk> placed(std::vector<model::GraphChunk> chunks) const;
 
   const model::Graph& source_;
   model::GraphBuilder builder_;

@@ -1,0 +1,133 @@
+#include "fit/scenario/pipeline.h"
+
+#include <algorithm>
+#include <string>
+
+#include "fit/scenario/errors.h"
+#include "step/model_parts.h"
+
+namespace headroom::fit {
+
+namespace {
+
+step::PipelineSchedule schedule_of(PipelineOrder order) {
+  switch (order) {
+    case PipelineOrder::one_forward_one_backward:
+      return step::PipelineSchedule::one_forward_one_backward;
+    case PipelineOrder::gpipe:
+      return step::PipelineSchedule::gpipe;
+    case PipelineOrder::zero_bubble:
+      return step::PipelineSchedule::zero_bubble;
+  }
+  return step::PipelineSchedule::one_forward_one_backward;
+}
+
+// Several chunks, or a split backward pass, run in rounds of micro-batches.
+bool runs_in_rounds(const FitQuestion& q) {
+  return q.stage_chunks > 1 || q.pipeline_order == PipelineOrder::zero_bubble;
+}
+
+// schedules.py: as many rounds as the stages go into the micro-batches, at least one.
+int64_t rounds_of(const FitQuestion& q) {
+  return std::max<int64_t>(1, q.grad_accum / q.stages);
+}
+
+constexpr int64_t kMostLayers = 100'000;
+
+std::string words(int64_t number) { return std::to_string(number); }
+
+// What a schedule's constructor refuses.
+Result<void> check_micro_batches(const FitQuestion& q) {
+  const bool is_plain = !runs_in_rounds(q);
+  if (is_plain && q.pipeline_order != PipelineOrder::gpipe && q.grad_accum < q.stages) {
+    return contradiction("grad-accum",
+                         "1F1B runs at least as many micro-batches as there are stages",
+                         "--grad-accum " + words(q.stages) + " or more");
+  }
+  if (!is_plain && q.grad_accum % rounds_of(q) != 0) {
+    return contradiction("grad-accum",
+                         words(q.grad_accum) + " micro-batches do not divide into rounds of " +
+                             words(q.stages) + " stages",
+                         "a multiple of the stages");
+  }
+  return {};
+}
+
+}  // namespace
+
+void fill_stages(Scenario& s) {
+  FitQuestion& q = s.question;
+  if (q.given.contains("grad-accum") || q.global_batch || q.grad_accum != 1) return;
+  q.grad_accum = q.stages;
+  s.derived.push_back({"grad-accum", words(q.stages), SettingOrigin::derived});
+}
+
+void set_pipeline(Scenario& s) {
+  const FitQuestion& q = s.question;
+  step::TrainOptions& train = s.train;
+  step::Pipeline& pipeline = train.pipeline;
+  pipeline.stages = q.stages;
+  pipeline.stage = q.stage;
+  pipeline.chunks = q.stage_chunks;
+  pipeline.group = q.grad_accum / rounds_of(q);
+  pipeline.schedule = schedule_of(q.pipeline_order);
+  pipeline.engine = step::PipelineEngine::torch;
+  pipeline.micro_batches = q.grad_accum;
+  // schedule.step(return_outputs=False), unless somebody says otherwise.
+  train.keep_outputs = q.keep_outputs && q.given.contains("keep-outputs");
+  // Outputs are joined of all micro-batches.
+  train.accumulation = train.keep_outputs ? q.grad_accum
+                                          : step::representative_micro_batches(
+                                                pipeline, q.grad_accum, kSimulatedMicroBatches);
+}
+
+Result<void> set_parts(Scenario& s) {
+  const FitQuestion& q = s.question;
+  HEADROOM_ASSIGN(const auto layers, s.model->view().optional_int("num_hidden_layers", 1, kMostLayers));
+  if (!layers) return unsupported("method", "a pipeline of this architecture");
+  const int64_t count = q.stages * q.stage_chunks;
+  const auto all = step::model_parts(*layers, count);
+  if (!all) {
+    return contradiction("method",
+                         words(*layers) + " layers are too few for " + words(count) + " parts",
+                         "fewer stages, or fewer chunks of each");
+  }
+  s.build.parts = step::parts_of_rank(*all, q.stages, q.stage);
+  return {};
+}
+
+Result<void> check_pipeline(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (s.task != model::Task::causal_lm) {
+    return unsupported("method", "a pipeline of anything but a causal language model");
+  }
+  if (q.division != Division::none || q.tensor_ranks > 1) {
+    return unsupported("method", "a pipeline together with another way to divide a step");
+  }
+  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+    return unsupported("method", "quantized weights in a pipeline");
+  }
+  if (q.mixed_precision != MixedPrecision::none) {
+    return unsupported("mixed-precision", "autocast around a pipeline's schedule");
+  }
+  if (q.optimizer_in_backward) {
+    return contradiction("optimizer-in-backward", "gradients are whole behind the last micro-batch",
+                         "leave it out");
+  }
+  if (s.loss == Loss::fused_linear || s.loss == Loss::chunked) {
+    return contradiction("loss", "a schedule hands logits to the loss function",
+                         "--loss hf or --loss fused");
+  }
+  const bool splits = q.pipeline_order == PipelineOrder::zero_bubble;
+  if (splits && q.checkpointing.kind != CheckpointingKind::none) {
+    return unsupported("checkpointing", "what is run again in both parts of a split backward pass");
+  }
+  if (q.pipeline_order == PipelineOrder::gpipe && q.stage_chunks > 1) {
+    return contradiction("pipeline-schedule", "GPipe has one part of the model on each stage",
+                         "leave vpp out");
+  }
+  if (!q.placements.empty()) return unsupported("placements", "a plan of one stage of several");
+  return check_micro_batches(q);
+}
+
+}  // namespace headroom::fit

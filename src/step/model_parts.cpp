@@ -1,0 +1,32 @@
+#include "step/model_parts.h"
+
+namespace headroom::step {
+
+using model::ModelPart;
+
+std::optional<std::vector<ModelPart>> model_parts(int64_t layers, int64_t parts) {
+  constexpr int64_t kEnds = 2;  // embedding and head
+  const int64_t each = parts == 1 ? layers : (layers + kEnds) / parts;
+  const int64_t more = parts == 1 ? 0 : (layers + kEnds) % parts;
+  if (each < 1) return std::nullopt;
+  std::vector<ModelPart> all;
+  int64_t next = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    ModelPart part{next, each + (i < more ? 1 : 0), i == 0, i + 1 == parts};
+    if (parts > 1 && (part.is_first || part.is_last)) --part.layers;
+    next += part.layers;
+    all.push_back(part);
+  }
+  return all;
+}
+
+std::vector<ModelPart> parts_of_rank(const std::vector<ModelPart>& all, int64_t ranks,
+                                     int64_t rank) {
+  std::vector<ModelPart> own;
+  for (size_t i = static_cast<size_t>(rank); i < all.size(); i += static_cast<size_t>(ranks)) {
+    own.push_back(all[i]);
+  }
+  return own;
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,23 @@
+// Which layers the stages of a pipeline have, as torchtitan shares them out: the embedding and the
+// head count as a layer each, and what does not come out even goes to the first stages.
+// Source: torchtitan/distributed/pipeline_parallel.py (generate_llm_fqn_per_model_part).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/options.h"
+
+namespace headroom::step {
+
+// Of `parts` in all, in the order in which a micro-batch goes through them. Nothing where one would
+// have neither a layer nor more than an end of the model. REQUIRES: both at least 1.
+[[nodiscard]] std::optional<std::vector<model::ModelPart>> model_parts(int64_t layers,
+                                                                       int64_t parts);
+
+// Those that a rank has: every so many from its own on.
+[[nodiscard]] std::vector<model::ModelPart> parts_of_rank(const std::vector<model::ModelPart>& all,
+                                                          int64_t ranks, int64_t rank);
+
+}  // namespace headroom::step

@@ -1,0 +1,239 @@
+#include "step/torch_stages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/functional.h"
+
+namespace headroom::step {
+
+using memory::Category;
+using model::GraphInput;
+using op::Dims;
+using op::Tensor;
+
+TorchStages::TorchStages(op::Eager& eager, Recorder& recorder, Interpreter& interpreter,
+                         Engine& engine, const model::Graph& graph, TorchStagesOptions options)
+    : eager_(eager),
+      recorder_(recorder),
+      interpreter_(interpreter),
+      engine_(engine),
+      options_(std::move(options)),
+      sent_sizes_(graph.passed_on) {
+  for (model::GraphChunk& chunk : model::chunks_of(graph)) {
+    Stage& stage = stages_.emplace_back();
+    stage.receives = std::ranges::any_of(chunk.inputs, &GraphInput::requires_grad);
+    stage.loss_begin = chunk.end;
+    stage.chunk = std::move(chunk);
+  }
+  for (const model::Region& region : graph.regions) {
+    if (region.kind == model::RegionKind::lm_head) stages_.back().loss_begin = region.end;
+  }
+  for (const model::Parameter& parameter : graph.parameters) {
+    if (!parameter.tied_to) stages_[parameter.chunk].parameters.push_back(parameter.value);
+  }
+}
+
+bool TorchStages::is_single() const {
+  const Pipeline& pipeline = options_.pipeline;
+  return pipeline.chunks == 1 && pipeline.schedule != PipelineSchedule::zero_bubble;
+}
+
+bool TorchStages::run_step(int step, Frame& frame) {
+  begin_step(step);
+  for (const PipelinePass& pass : passes_of(options_.pipeline, options_.micro_batches)) {
+    Stage& stage = stages_[static_cast<size_t>(pass.chunk)];
+    if (pass.is_forward) {
+      run_forward(step, stage, frame);
+    } else if (!run_backward(step, stage, pass.part, frame)) {
+      return false;
+    }
+  }
+  end_step(frame);
+  return true;
+}
+
+void TorchStages::begin_step(int step) {
+  recorder_.begin_phase(Phase::input, step);
+  recorder_.set_category(Category::input);
+  for (Stage& stage : stages_) {
+    stage.whole_inputs.clear();
+    for (const GraphInput& input : stage.chunk.inputs) {
+      Tensor& whole = stage.whole_inputs.emplace_back();
+      if (input.requires_grad) continue;
+      Dims sizes = input.shape;
+      sizes[0] *= options_.buffers;
+      whole = eager_.empty(sizes, input.dtype.value_or(options_.weights));
+    }
+  }
+  // clear_runtime_states(), behind the loader.
+  for (Stage& stage : stages_) {
+    stage.forward = stage.backward = stage.weights = 0;
+    stage.held.clear();
+    stage.held.resize(static_cast<size_t>(options_.micro_batches));
+    for (const Tensor& received : stage.received) received->grad = Tensor();
+  }
+  outputs_.clear();
+  make_buffers();
+}
+
+// Activations of all stages first, then gradients from the last stage on.
+void TorchStages::make_buffers() {
+  if (std::ranges::any_of(stages_, [](const Stage& s) {
+        return !s.received.empty() || !s.gradients.empty();
+      })) {
+    return;
+  }
+  recorder_.set_category(Category::communication);
+  const auto count = static_cast<size_t>(options_.buffers);
+  for (Stage& stage : stages_) {
+    for (const GraphInput& input : stage.chunk.inputs) {
+      if (!input.requires_grad) continue;
+      while (stage.received.size() < count) {
+        stage.received.push_back(
+            eager_.empty(input.shape, input.dtype.value_or(options_.weights)));
+      }
+    }
+  }
+  for (size_t i = stages_.size(); i-- > 0;) {
+    Stage& stage = stages_[i];
+    if (stage.is_last()) continue;
+    while (stage.gradients.size() < count) {
+      stage.gradients.push_back(eager_.empty(sent_sizes_, options_.weights));
+    }
+  }
+}
+
+void TorchStages::put_inputs(Stage& stage, size_t micro_batch, Frame& frame) {
+  for (size_t i = 0; i < stage.chunk.inputs.size(); ++i) {
+    const GraphInput& input = stage.chunk.inputs[i];
+    if (input.requires_grad) {
+      frame[input.value] = stage.received[micro_batch];
+      frame[input.value]->requires_grad = true;
+      continue;
+    }
+    const auto begin = static_cast<int64_t>(micro_batch) * input.shape[0];
+    frame[input.value] =
+        op::slice(eager_, stage.whole_inputs[i], 0, begin, begin + input.shape[0]);
+  }
+}
+
+void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
+  const auto micro_batch = static_cast<size_t>(stage.forward++);
+  recorder_.begin_phase(Phase::forward, step);
+  eager_.set_module(0);
+  put_inputs(stage, micro_batch, frame);
+  interpreter_.run(stage.chunk.begin, stage.loss_begin, frame);
+  last_output_ = Tensor();
+  interpreter_.run(stage.loss_begin, stage.chunk.end, frame);
+  eager_.set_module(0);
+  Held& held = stage.held[micro_batch];
+  held.output = std::exchange(frame[stage.output()], Tensor());
+  if (stage.is_last()) {
+    held.loss = std::exchange(frame[stage.chunk.loss], Tensor());
+    losses_.push_back(held.loss);
+    if (options_.returns_outputs) outputs_.push_back(held.output);
+  } else {
+    send(held.output, sent_forward_);
+  }
+  for (const GraphInput& input : stage.chunk.inputs) {
+    if (input.requires_grad) held.input = frame[input.value];
+    frame[input.value] = Tensor();
+  }
+  if (is_single()) last_output_ = held.output;
+  if (is_sent_in_warmup(stage)) sent_in_warmup_ = held.output;
+}
+
+bool TorchStages::is_sent_in_warmup(const Stage& stage) const {
+  if (!waits_for_each() || stage.is_last()) return false;
+  return stage.forward <= std::min(warmup_passes(options_.pipeline), options_.micro_batches - 1);
+}
+
+bool TorchStages::waits_for_each() const {
+  return is_single() &&
+         options_.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
+}
+
+void TorchStages::send(const Tensor& tensor, Tensor& latest) {
+  const uint32_t sent = recorder_.send_to_stage(tensor.bytes());
+  if (is_single()) recorder_.await(sent);
+  if (waits_for_each()) {
+    latest = tensor;
+  } else {
+    sent_.push_back(tensor);
+  }
+}
+
+Tensor TorchStages::seed_of(const Stage& stage, size_t micro_batch, const Tensor& root) {
+  if (!stage.is_last()) return stage.gradients[micro_batch];
+  return op::full(eager_, root.sizes(), root.dtype());
+}
+
+bool TorchStages::run_backward(int step, Stage& stage, BackwardPart part, Frame& frame) {
+  recorder_.begin_phase(Phase::backward, step);
+  recorder_.set_category(stage.is_last() ? Category::loss : Category::temporary);
+  eager_.set_module(0);
+  if (part != BackwardPart::weights) {
+    const auto micro_batch = static_cast<size_t>(stage.backward++);
+    if (part == BackwardPart::whole) return run_whole(stage, micro_batch);
+    // Nobody waits for the first part's: all of it comes with the weights'.
+    return stage.is_first() || run_to_input(stage, micro_batch, frame);
+  }
+  const auto micro_batch = static_cast<size_t>(stage.weights++);
+  if (stage.is_first()) return run_whole(stage, micro_batch);
+  Held& held = stage.held[micro_batch];
+  backward_to_weights(engine_, eager_, std::move(held.weights), options_.accumulated);
+  held = {};
+  return true;
+}
+
+bool TorchStages::run_whole(Stage& stage, size_t micro_batch) {
+  Held& held = stage.held[micro_batch];
+  const Tensor root = stage.is_last() ? held.loss : held.output;
+  if (!root.requires_grad()) return false;
+  const Tensor seed = seed_of(stage, micro_batch, root);
+  engine_.run(root, seed);
+  if (held.input) {
+    const Tensor gradient = std::exchange(held.input->grad, Tensor());
+    send(gradient, sent_gradient_);
+  }
+  held = {};
+  if (stage.forward == options_.micro_batches) sent_in_warmup_ = Tensor();
+  return true;
+}
+
+bool TorchStages::run_to_input(Stage& stage, size_t micro_batch, Frame& frame) {
+  Held& held = stage.held[micro_batch];
+  const Tensor root = stage.is_last() ? held.loss : held.output;
+  if (!root.requires_grad()) return false;
+  std::vector<Tensor> parameters;
+  for (const model::ValueId id : stage.parameters) parameters.push_back(frame[id]);
+  const Tensor seed = seed_of(stage, micro_batch, root);
+  held.weights = backward_to_input(engine_, eager_, root, seed, held.input, parameters);
+  send(held.input->grad, sent_gradient_);
+  if (stage.is_last()) held.output = held.loss = Tensor();
+  return true;
+}
+
+void TorchStages::end_step(Frame& frame) {
+  eager_.set_module(0);
+  sent_.clear();
+  sent_forward_ = sent_gradient_ = sent_in_warmup_ = last_output_ = Tensor();
+  losses_.clear();
+  for (const Stage& stage : stages_) {
+    for (const model::ValueId id : stage.parameters) {
+      const Tensor& gradient = frame[id]->grad;
+      if (!gradient || options_.buffers == 1) continue;
+      eager_.kernel(op::OpKind::div, static_cast<double>(op::product(gradient.sizes())),
+                    gradient.bytes(), gradient.bytes());
+    }
+  }
+  if (!outputs_.empty()) {
+    recorder_.set_category(Category::logits);
+    const op::GradMode no_grad(eager_, false);
+    merged_ = op::cat(eager_, outputs_, 0);
+  }
+  for (Stage& stage : stages_) stage.whole_inputs.clear();
+}
+
+}  // namespace headroom::step

@@ -1,0 +1,105 @@
+"""A rank of a pipeline against torch.distributed.pipelining: the order of its passes, and, block by block, what its
+stages make and let go of on fake tensors, in a group of processes that is not there; real processes joined by gloo
+hold the same parameters, gradients, states and buffers (test_parallel.py).
+"""
+
+import itertools
+import json
+
+import pytest
+import step_dump
+from test_exactness import blocks_of_step
+
+from headroom import memory_oracle, trace_compare
+from headroom.pipeline_ranks import class_of
+
+LAYERS = {"num_hidden_layers": 6}
+CASES = {
+    "gpipe": {"schedule": "gpipe"},
+    "1f1b": {"schedule": "1f1b"},
+    "1f1b-3": {"schedule": "1f1b", "stages": 3, "accumulation": 5},
+    "interleaved": {"schedule": "1f1b", "chunks": 2},
+    "zero-bubble": {"schedule": "zero-bubble"},
+    "zero-bubble-3": {"schedule": "zero-bubble", "stages": 3, "accumulation": 6},
+    "zero-bubble-interleaved": {"schedule": "zero-bubble", "chunks": 2},
+    "outputs": {"schedule": "1f1b", "keep_outputs": True},
+    "outputs-gpipe": {"schedule": "gpipe", "keep_outputs": True},
+    "sdpa": {"schedule": "1f1b", "attention": "sdpa"},
+    "zero-bubble-sdpa": {"schedule": "zero-bubble", "attention": "sdpa"},
+    "non-reentrant": {"schedule": "1f1b", "checkpointing": "non_reentrant"},
+    "qwen3": {"schedule": "zero-bubble", "family": "qwen3"},
+    "mixtral": {"schedule": "1f1b", "family": "mixtral"},
+    "tied": {"schedule": "zero-bubble", "family": "llama_tied"},
+    "phi3": {"schedule": "gpipe", "family": "phi3"},
+}
+WORDS = {"batch": 2, "seq": 16, "steps": 2, "implementation": "loop", "dtype": "bfloat16"}
+
+
+def settings_of(case, stage):
+    return {**WORDS, "attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
+            "schedule": case["schedule"], "stages": case.get("stages", 2), "stage": stage,
+            "chunks": case.get("chunks", 1), "accumulation": case.get("accumulation", 4),
+            "keep_outputs": case.get("keep_outputs", False)}
+
+
+def written(case, tmp_path):
+    family = step_dump.CONFIGS / f"{case.get('family', 'llama')}.json"
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(family.read_text(encoding="utf-8")), **LAYERS}), encoding="utf-8")
+    return path
+
+
+def stages_of_cases():
+    for name, case in CASES.items():
+        for stage in range(case.get("stages", 2)):
+            yield pytest.param(name, stage, id=f"{name}-stage{stage}")
+
+
+@pytest.mark.parametrize(("name", "stage"), list(stages_of_cases()))
+def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, stage, tmp_path):
+    case = CASES[name]
+    path = written(case, tmp_path)
+    settings = settings_of(case, stage)
+    oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings))
+    ours = step_dump.run(path, **{**settings, "keep_outputs": int(settings["keep_outputs"])})
+    for step in (1, 2):
+        expected = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),
+                                         trace_compare.start_bytes(oracle, step - 1))
+        actual = blocks_of_step(ours, step)
+        if 0 < stage < settings["stages"] - 1:
+            # What a step lets go of before it makes anything is the next step's there and this one's here.
+            expected, actual = expected[1:-1], actual[1:-1]
+        outcome = trace_compare.compare_blocks(expected, actual)
+        assert outcome.equal, f"step {step}: {outcome.report}"
+
+
+class Stage:
+    """As much of a stage as a schedule asks for before it runs."""
+
+    def __init__(self, index, count, rank, ranks):
+        self.stage_index, self.num_stages, self.group_rank, self.group_size = index, count, rank, ranks
+        self.is_first, self.is_last, self.submod, self.group = index == 0, index == count - 1, None, None
+        self.has_backward, self.stage_index_to_group_rank = True, {}
+        self.device = "cpu"
+
+
+def pytorch_passes(schedule, stages, rank, chunks, micro_batches):
+    of = [Stage(rank + chunk * stages, stages * chunks, rank, stages) for chunk in range(chunks)]
+    kind = class_of(schedule, chunks)
+    single = kind.__name__ in ("ScheduleGPipe", "Schedule1F1B")
+    made = kind(of[0] if single else of, micro_batches, loss_fn=lambda *_: None)
+    order = made._get_pipeline_order() if single else made.pipeline_order
+    words = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+    return [words[action.computation_type.name] + str((action.stage_index - rank) // stages)
+            for action in order[rank] if action is not None and action.computation_type.name in words]
+
+
+@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("1f1b", 2), ("1f1b", 3),
+                                                  ("zero-bubble", 1), ("zero-bubble", 2), ("zero-bubble", 3)])
+def test_passes_are_in_the_order_of_pytorchs_schedules(schedule, chunks):
+    for stages, rounds in itertools.product((2, 3, 4), (1, 2, 3)):
+        for rank in range(stages):
+            micro_batches = rounds * stages
+            ours = step_dump.run(step_dump.CONFIGS / "llama.json", log="passes", schedule=schedule, stages=stages,
+                                 stage=rank, chunks=chunks, accumulation=micro_batches)
+            assert ours == pytorch_passes(schedule, stages, rank, chunks, micro_batches), (stages, rank, rounds)
