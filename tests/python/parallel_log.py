@@ -1,4 +1,4 @@
-"""What real processes hold and send under DDP, FSDP2 and ZeRO; for test_parallel.py.
+"""What real processes hold and send under DDP, FSDP2, ZeRO and pipelines; for test_parallel.py.
 
 Starts as many processes as a case has ranks, on the CPU, joined by gloo. Each trains a tiny model for two
 steps. Reads a JSON list of cases from stdin, writes a list by case of what each rank has seen:
@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+import types
 import weakref
 
 import torch
@@ -26,6 +27,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+from headroom.pipeline_ranks import PipelineSteps, parts_of_rank  # noqa: E402 (from this tree)
 
 SMALLEST = 64  # bytes; below, ZeRO has numbers: norms, flags
 
@@ -323,11 +326,38 @@ def train(case):
     return {"live": live, "transfers": entries}
 
 
+def train_in_stages(case):
+    """As train(), of a pipeline; its stages send for real."""
+    options = types.SimpleNamespace(
+        schedule=case["schedule"], stages=case["ranks"], stage=dist.get_rank(), chunks=case.get("chunks", 1),
+        accumulation=case["accumulation"], batch=2, seq=16, dtype="bfloat16", keep_outputs=False)
+    config = built(case)[1]
+    modules = parts_of_rank(lambda: built(case)[0], options).train()
+    steps = PipelineSteps(modules, options, config, "cpu")
+    ids = torch.zeros(2 * case["accumulation"], 16, dtype=torch.int64) % config.vocab_size
+    optimizer = torch.optim.AdamW(modules.parameters(), foreach=False)
+    blocks = Blocks()
+    live = [["construct", live_bytes(case, modules, optimizer, blocks)]]
+    for _ in range(2):
+        steps(ids, ids)
+        live.append(["backward", live_bytes(case, modules, optimizer, blocks)])
+        optimizer.step()
+        live.append(["optimizer", live_bytes(case, modules, optimizer, blocks)])
+        optimizer.zero_grad()
+    return {"live": live, "transfers": []}
+
+
+def trainer_of(case):
+    if case["method"].startswith("zero"):
+        return train_by_zero
+    return train_in_stages if case["method"] == "pipeline" else train
+
+
 def rank_of(rank, ranks, cases, meeting, results):
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
     dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method=f"file://{meeting}")
-    done = [(train_by_zero if case["method"].startswith("zero") else train)(case) for case in cases]
+    done = [trainer_of(case)(case) for case in cases]
     dist.barrier()
     with open(f"{results}.{rank}", "w", encoding="utf-8") as file:
         json.dump(done, file)

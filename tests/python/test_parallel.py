@@ -1,4 +1,5 @@
-"""Ranks under DDP, FSDP2 and DeepSpeed's ZeRO against real ones: processes joined by gloo, tiny models.
+"""Ranks under DDP, FSDP2, DeepSpeed's ZeRO and PyTorch's pipelines against real ones: processes joined by gloo, tiny
+models.
 
 What every rank holds at each moment, by what it is for, and of DDP and ZeRO each block that they make and let
 go, in order: equal to the byte. FSDP's own gathers, in order, are in test_fsdp.py.
@@ -122,9 +123,18 @@ TENSOR = {
 # So that heads come out even.
 EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64}
 TENSOR = {name: {**case, "tensor_ranks": 2, "config_changes": EVEN} for name, case in TENSOR.items()}
+PIPELINE = {
+    "1f1b-2": {"ranks": 2, "schedule": "1f1b"},
+    "gpipe-2": {"ranks": 2, "schedule": "gpipe"},
+    "interleaved-2": {"ranks": 2, "schedule": "1f1b", "chunks": 2},
+    "zero-bubble-4": {"ranks": 4, "schedule": "zero-bubble"},
+}
+PIPELINE = {name: {**case, "family": "llama", "accumulation": 4, "config_changes": {"num_hidden_layers": 6}}
+            for name, case in PIPELINE.items()}
 CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items()},
          **{f"fsdp2-{name}": {"method": "fsdp2", **case} for name, case in FSDP2.items()},
          **{f"tensor-{name}": {"method": "tensor", **case} for name, case in TENSOR.items()},
+         **{f"pipeline-{name}": {"method": "pipeline", **case} for name, case in PIPELINE.items()},
          **{f"zero{name}": {"method": "zero", **case} for name, case in ZERO.items()},
          **{f"zero3-{name}": {"method": "zero3", **case} for name, case in ZERO3.items()},
          **{f"offload-{name}": {"method": "zero-offload", **case} for name, case in OFFLOAD.items()}}
@@ -162,6 +172,8 @@ def words_of(case):
         words["tensor_ranks"] = case["tensor_ranks"]
         if case["ranks"] > case["tensor_ranks"]:
             words |= {"fsdp": 2, "ranks": case["ranks"] // case["tensor_ranks"]}
+    elif case["method"] == "pipeline":
+        words |= {"schedule": case["schedule"], "stages": case["ranks"], "chunks": case.get("chunks", 1)}
     elif case["method"] == "fsdp2":
         words |= {"fsdp": 2, "ranks": case["mesh"][-1]}
     else:
@@ -239,6 +251,15 @@ def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
     expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
     seen = real_ranks("tensor")[name][0]
     assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected
+
+
+@pytest.mark.parametrize("name", cases_of("pipeline"))
+def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
+    """Parameters, gradients and states; what micro-batches hold, block by block, is in test_pipeline.py."""
+    kinds = ("parameters", "gradients", "states")
+    for stage, seen in enumerate(real_ranks("pipeline")[name]):
+        expected = list(holdings(ours(CASES[name], tmp_path, "live", stage=stage), kinds))
+        assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected, stage
 
 
 @pytest.mark.parametrize("name", cases_of("ddp"))

@@ -104,9 +104,10 @@ Result<void> check_pipeline(const Scenario& s) {
   if (q.division != Division::none || q.tensor_ranks > 1) {
     return unsupported("method", "a pipeline together with another way to divide a step");
   }
-  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
-    return unsupported("method", "quantized weights in a pipeline");
-  }
+  if (q.method != Method::full) return unsupported("method", "adapters in a pipeline");
+  if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
+  if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");
+  if (q.use_cache) return unsupported("use-cache", "a cache of keys and values in a pipeline");
   if (q.mixed_precision != MixedPrecision::none) {
     return unsupported("mixed-precision", "autocast around a pipeline's schedule");
   }

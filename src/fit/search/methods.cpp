@@ -63,10 +63,22 @@ std::vector<std::string> checkpointings_of(const FitQuestion& question) {
 // NVLink joins the GPUs of a machine, eight of most.
 constexpr int64_t kMostTensorRanks = 16;
 
+// Of architectures and settings that it is modelled of.
+bool can_be_divided(const Scenario& scenario, const std::string& words) {
+  if (scenario.traced) return false;
+  FitQuestion question = scenario.question;
+  if (!question.set("method", method_word(question) + "," + words)) return false;
+  // As few micro-batches as there may be, and nothing that some of them exclude.
+  question.grad_accum = question.stages;
+  const auto varied = vary(scenario, question);
+  return varied && varied->steps->of(*varied);
+}
+
 Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
   if (gpus == 1) return std::vector<std::string>{""};
   std::vector<std::string> divisions = divisions_among(gpus);
-  if (!scenario.traced) divisions.push_back("pp:" + std::to_string(gpus));
+  const std::string pipeline = "pp:" + std::to_string(gpus);
+  if (can_be_divided(scenario, pipeline)) divisions.push_back(pipeline);
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
   const bool trains_all = scenario.question.method == Method::full;

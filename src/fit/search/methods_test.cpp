@@ -58,6 +58,26 @@ TEST(Methods, TensorParallelismIsAmongThem) {
   EXPECT_NEAR(tokens(row), tokens(whole), 1e-6 * tokens(whole));
 }
 
+// A row of a pipeline is what the question with its flags answers, of all its stages.
+TEST(Methods, APipelineIsAmongThem) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-3.2-1B";
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const auto row =
+      std::ranges::find(chosen->rows, "--method pp:2 --grad-accum 2", &MethodRow::flags);
+  ASSERT_NE(row, chosen->rows.end());
+  ASSERT_TRUE(question.set("method", "pp:2"));
+  const auto alone = answer(question);
+  ASSERT_TRUE(alone) << alone.error().to_string();
+  EXPECT_EQ(alone->stages.size(), 2U);
+  EXPECT_EQ(row->device_used.high, alone->memory.device_used.high);
+  EXPECT_EQ(row->largest_batch->value, alone->largest_batch->value);
+  ASSERT_TRUE(row->time && alone->time);
+  EXPECT_DOUBLE_EQ(row->time->step_seconds.expected, alone->time->step_seconds.expected);
+  EXPECT_GT(row->time->pipeline_seconds, 0);
+}
+
 // Each row is what the question with its flags answers.
 TEST(Methods, RowsAreAnswers) {
   const auto chosen = choose_method(small_question(), 4);
@@ -128,7 +148,11 @@ TEST(Methods, ASlowLinkChangesTheOrder) {
   ASSERT_TRUE(question.set("link", "eth-10g"));
   const auto chosen = choose_method(question, 8);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.front().flags, "--method fsdp2:4,replicate:2");
+  EXPECT_EQ(chosen->rows.front().flags, "--method pp:8 --grad-accum 8");  // sends least
+  const auto row_of = [&](const std::string& flags) {
+    return std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+  };
+  EXPECT_LT(row_of("--method fsdp2:4,replicate:2"), row_of("--method fsdp2:8"));
   ASSERT_TRUE(question.set("link", "ib-400g"));
   const auto fast = choose_method(question, 8);
   ASSERT_TRUE(fast);

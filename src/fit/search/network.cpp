@@ -55,9 +55,11 @@ Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices)
 
 timing::Division division_of(const FitQuestion& question) {
   if (!question.megatron) {
+    // Where a stage sends to another machine, it sets the pace: all are taken to.
     return {.ranks = question.ranks,
             .replicas = question.replicas,
-            .tensor_ranks = question.tensor_ranks};
+            .tensor_ranks = question.tensor_ranks,
+            .stages_apart = question.nodes > 1 ? question.stages / question.nodes : 1};
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
   const MegatronSetting& setting = *question.megatron;

@@ -1,0 +1,100 @@
+#include "fit/scenario/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fit/fit.h"
+#include "fit/stages.h"
+
+namespace headroom::fit {
+namespace {
+
+FitQuestion question_of(const std::string& method, const std::string& schedule = "1f1b",
+                        const std::string& micro_batches = "8") {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  EXPECT_TRUE(question.set("method", method));
+  EXPECT_TRUE(question.set("pipeline-schedule", schedule));
+  EXPECT_TRUE(question.set("grad-accum", micro_batches));
+  return question;
+}
+
+FitAnswer answer_of(const FitQuestion& question) {
+  auto answered = answer(question);
+  EXPECT_TRUE(answered) << answered.error().to_string();
+  return answered ? std::move(*answered) : FitAnswer{};
+}
+
+std::string refusal_of(const FitQuestion& question) {
+  const auto answered = answer(question);
+  return answered ? "" : answered.error().to_string();
+}
+
+TEST(PipelineScenario, TheAnswerIsAboutTheFullestStageAndTheWholeModel) {
+  const FitAnswer one = answer_of(question_of("full"));
+  const FitAnswer staged = answer_of(question_of("pp:4"));
+  ASSERT_EQ(staged.stages.size(), 4U);
+  EXPECT_EQ(staged.parameter_count, one.parameter_count);
+  EXPECT_EQ(staged.device.count, 4);
+  Bytes most{};
+  int64_t layers = 0;
+  for (const StageFigures& stage : staged.stages) {
+    most = std::max(most, stage.device_used.expected);
+    layers += stage.layers;
+  }
+  EXPECT_EQ(staged.memory.device_used.expected, most);
+  EXPECT_EQ(layers, 16);
+}
+
+TEST(PipelineScenario, SchedulesHoldAsManyMicroBatchesAsTheyShould) {
+  const auto in_flight = [](const std::string& schedule) {
+    std::vector<double> held;
+    for (const StageFigures& stage : answer_of(question_of("pp:4", schedule)).stages) {
+      held.push_back(stage.in_flight);
+    }
+    return held;
+  };
+  EXPECT_EQ(in_flight("1f1b"), (std::vector<double>{4, 3, 2, 1}));
+  EXPECT_EQ(in_flight("zero-bubble"), (std::vector<double>{4, 4, 4, 4}));
+  EXPECT_EQ(in_flight("gpipe"), (std::vector<double>{8, 8, 8, 8}));
+}
+
+TEST(PipelineScenario, MoreMicroBatchesCostOneStageBuffersAndGPipeActivations) {
+  const auto peak = [](const std::string& schedule, const std::string& micro_batches) {
+    return answer_of(question_of("pp:4", schedule, micro_batches)).stages[1].peak_allocated.count;
+  };
+  // Two bytes for each of 1,024 tokens of 2,048 numbers, each way.
+  constexpr int64_t kBuffers = 2 * 2 * 1024 * 2048;
+  EXPECT_EQ(peak("1f1b", "64") - peak("1f1b", "32"), 32 * kBuffers);
+  EXPECT_GT(peak("gpipe", "64") - peak("gpipe", "32"), 32 * 10 * kBuffers);
+}
+
+TEST(PipelineScenario, WaitingIsLessWithChunksAndWithoutBubbles) {
+  const auto waits = [](const std::string& method, const std::string& schedule) {
+    return answer_of(question_of(method, schedule)).time->pipeline_seconds;
+  };
+  EXPECT_LT(waits("pp:4,vpp:2", "1f1b"), waits("pp:4", "1f1b"));
+  EXPECT_LT(waits("pp:4", "zero-bubble"), waits("pp:4", "1f1b"));
+}
+
+TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
+  const auto with = [](const std::string& flag, const std::string& words, FitQuestion question) {
+    EXPECT_TRUE(question.set(flag, words));
+    return refusal_of(question);
+  };
+  const FitQuestion plain = question_of("pp:4");
+  EXPECT_NE(with("mixed-precision", "bf16", plain).find("autocast"), std::string::npos);
+  EXPECT_NE(with("method", "lora,pp:4", plain).find("adapters"), std::string::npos);
+  EXPECT_NE(with("method", "pp:20", plain).find("too few"), std::string::npos);
+  EXPECT_NE(with("grad-accum", "3", plain).find("--grad-accum 4"), std::string::npos);
+  EXPECT_FALSE(FitQuestion().set("method", "vpp:2"));
+  EXPECT_NE(with("checkpointing", "full", question_of("pp:4", "zero-bubble")).find("run again"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(question_of("pp:4,vpp:2", "gpipe")).find("vpp"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headroom::fit
