@@ -113,7 +113,7 @@ def parts_of_rank(make_model, options):
 class PipelineSteps:
     """What a rank does in a step."""
 
-    def __init__(self, modules, options, config, device):
+    def __init__(self, modules, options, config, device, group=None):
         import torch
         from torch.distributed.pipelining import PipelineStage
         count = options.stages * options.chunks
@@ -127,7 +127,7 @@ class PipelineSteps:
             logits = torch.empty((*size[:2], config.vocab_size), dtype=type_, device="meta")
             stages.append(PipelineStage(
                 module, index, count, torch.device(device), input_args=hidden if index else ids,
-                output_args=hidden if index + 1 < count else logits))
+                output_args=hidden if index + 1 < count else logits, group=group))
         schedule = class_of(options.schedule, options.chunks)
         single = schedule.__name__ in ("ScheduleGPipe", "Schedule1F1B")
         self.schedule = schedule(stages[0] if single else stages, options.accumulation, loss_fn=modules.loss)

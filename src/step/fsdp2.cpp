@@ -78,7 +78,7 @@ class Fsdp2 final : public ShardedMethod {
   }
 
   void begin_forward(const MicroBatch& micro_batch, Frame&) override {
-    reduces_ = options_.sync_each_batch || micro_batch.is_last;
+    reduces_ = !options_.in_pipeline && (options_.sync_each_batch || micro_batch.is_last);
   }
 
   void before_backward(op::Node& node) override {
@@ -95,16 +95,35 @@ class Fsdp2 final : public ShardedMethod {
   }
 
   void end_backward() override {
-    finish(*units_.back());  // the root's, as PyTorch lists them
-    for (size_t i = 0; i + 1 < units_.size(); ++i) finish(*units_[i]);
+    for (Unit* unit : in_pytorchs_order()) finish(*unit);
+    is_backward_ = false;
+    if (options_.in_pipeline) return;
     recorder_.await_all();
     order_.clear();
     watches_.clear();
     reduced_ = Tensor();
-    is_backward_ = false;
+  }
+
+  // stage.py's perform_reduce_grad: every unit's post_backward by hand.
+  void end_passes() override {
+    if (!options_.in_pipeline) return;
+    reduces_ = true;
+    for (Unit* unit : in_pytorchs_order()) post_backward(*unit);
+    end_backward();
+    recorder_.await_all();
+    order_.clear();
+    watches_.clear();
+    reduced_ = Tensor();
   }
 
  private:
+  // The root's first.
+  [[nodiscard]] std::vector<Unit*> in_pytorchs_order() const {
+    std::vector<Unit*> units{units_.back().get()};
+    for (size_t i = 0; i + 1 < units_.size(); ++i) units.push_back(units_[i].get());
+    return units;
+  }
+
   void finish(Unit& unit) {
     if (unit.state != State::post_backward) post_backward(unit);
     unit.state = State::idle;
@@ -244,7 +263,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     unit.inputs.clear();
     if (!is_backward_) {
-      if (!unit.is_root) let_go(unit);
+      if (!unit.is_root && !options_.in_pipeline) let_go(unit);
       unit.places.push_back(order_.size());
       order_.push_back(&unit);
     }
@@ -287,7 +306,7 @@ class Fsdp2 final : public ShardedMethod {
       share += parameter.share;
       type = gradient.dtype();
     }
-    let_go(unit);
+    if (reduces_ || !options_.in_pipeline) let_go(unit);
     unit.gathered = Tensor();
     if (!reduces_) return widen(with_gradient);
     if (reduced_) recorder_.await(reduction_);

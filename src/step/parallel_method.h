@@ -50,6 +50,8 @@ class ParallelMethod {
   // A leaf has its gradient.
   virtual void accumulated(const op::Tensor& leaf) = 0;
   virtual void end_backward() = 0;
+  // Of a pipeline's stage, behind the last pass of a step.
+  virtual void end_passes() {}
   // What is done for a step of the optimizer; `step` is its own part. Where the method clips
   // gradients, nobody else does.
   virtual void run_optimizer(const std::function<void()>& step) { step(); }

@@ -36,6 +36,10 @@ struct FsdpOptions {
   // Gradients are reduced behind every micro-batch; else whole ones add up on each rank until the
   // last, as under no_sync() and set_requires_gradient_sync(False).
   bool sync_each_batch = true;
+  // A stage of a pipeline: units stay gathered from their first forward on, gradients whole, and
+  // both until behind the step's last backward (torch.distributed.pipelining, with
+  // reshard_after_forward=False as torchtitan has it).
+  bool in_pipeline = false;
   op::DType weights = op::DType::bf16;  // of parameters that say nothing else
 };
 

@@ -123,9 +123,14 @@ void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
   recorder_.begin_phase(Phase::forward, step);
   eager_.set_module(0);
   put_inputs(stage, micro_batch, frame);
+  if (options_.parallel != nullptr) {
+    options_.parallel->begin_forward(
+        {stage.forward == 1, stage.forward == options_.micro_batches}, frame);
+  }
   interpreter_.run(stage.chunk.begin, stage.loss_begin, frame);
   last_output_ = Tensor();
   interpreter_.run(stage.loss_begin, stage.chunk.end, frame);
+  if (options_.parallel != nullptr) options_.parallel->end_forward(frame);
   eager_.set_module(0);
   Held& held = stage.held[micro_batch];
   held.output = std::exchange(frame[stage.output()], Tensor());
@@ -193,6 +198,7 @@ bool TorchStages::run_whole(Stage& stage, size_t micro_batch) {
   if (!root.requires_grad()) return false;
   const Tensor seed = seed_of(stage, micro_batch, root);
   engine_.run(root, seed);
+  if (options_.parallel != nullptr) options_.parallel->end_backward();
   if (held.input) {
     const Tensor gradient = std::exchange(held.input->grad, Tensor());
     send(gradient, sent_gradient_);
@@ -220,6 +226,7 @@ void TorchStages::end_step(Frame& frame) {
   sent_.clear();
   sent_forward_ = sent_gradient_ = sent_in_warmup_ = last_output_ = Tensor();
   losses_.clear();
+  if (options_.parallel != nullptr) options_.parallel->end_passes();
   for (const Stage& stage : stages_) {
     for (const model::ValueId id : stage.parameters) {
       const Tensor& gradient = frame[id]->grad;

@@ -27,6 +27,7 @@
 #include "operator/eager.h"
 #include "step/engine.h"
 #include "step/interpreter.h"
+#include "step/parallel_method.h"
 #include "step/pipeline.h"
 #include "step/recorder.h"
 #include "step/split_backward.h"
@@ -34,6 +35,7 @@
 namespace headroom::step {
 
 struct TorchStagesOptions {
+  ParallelMethod* parallel = nullptr;  // that shares each stage among ranks; null: none
   // Called behind each gradient of a parameter that a pass for weights alone made.
   std::function<void(const op::Tensor& parameter)> accumulated;
   Pipeline pipeline;

@@ -114,8 +114,10 @@ class TrainingRun {
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
-    if (runs_torch_stages()) torch_stages_.emplace(eager_, recorder_, interpreter_, engine_, graph, stages_options());
     divide(make_parallel_method(options.parallel, graph, eager_, recorder_));
+    if (options.pipeline.engine == PipelineEngine::torch) {
+      torch_stages_.emplace(eager_, recorder_, interpreter_, engine_, graph, stages_options());
+    }
   }
 
   // The passes of the first step and the release of their outputs; nothing where no gradient
@@ -206,17 +208,15 @@ class TrainingRun {
     parallel_->run_optimizer(step);
   }
 
-  [[nodiscard]] bool runs_torch_stages() const {
-    return options_.pipeline.engine == PipelineEngine::torch;
-  }
-
   TorchStagesOptions stages_options() {
     TorchStagesOptions stages;
+    stages.parallel = parallel_.get();
     stages.accumulated = engine_options().hooks.post_accumulate;
     stages.pipeline = options_.pipeline;
     stages.micro_batches = options_.accumulation;
     stages.buffers = std::max(options_.pipeline.micro_batches, options_.accumulation);
-    stages.weights = options_.weights;
+    const auto* fsdp = std::get_if<FsdpOptions>(&options_.parallel);
+    stages.weights = fsdp != nullptr ? fsdp->compute.value_or(options_.weights) : options_.weights;
     stages.returns_outputs = options_.keep_outputs;
     return stages;
   }

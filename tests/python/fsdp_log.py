@@ -7,9 +7,12 @@ gathering and reducing, and the parameters copied out.
 """
 
 import contextlib
+import copy
 import functools
 import json
+import os
 import sys
+import types
 import weakref
 
 import torch
@@ -23,6 +26,8 @@ from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+from headroom.pipeline_ranks import PipelineSteps, nothing_sent, parts_of_rank  # noqa: E402 (from this tree)
 
 class Log:
     """Listens to FSDP's own functions."""
@@ -110,6 +115,47 @@ class Log:
 
     def add(self, kind, tensor):
         self.entries.append([self.phase, kind, tensor.numel() * tensor.element_size()])
+
+
+def sharded_stage(case, log):
+    """A stage of a pipeline whose units are sharded as torchtitan has them: gathered until the step's end."""
+    mesh = init_device_mesh("cpu", (case["stages"], case["ranks"]), mesh_dim_names=("pp", "dp"))
+    options = types.SimpleNamespace(
+        schedule=case["schedule"], stages=case["stages"], stage=case["stage"], chunks=case.get("chunks", 1),
+        accumulation=case["accumulation"], batch=2, seq=16, dtype="bfloat16", keep_outputs=False)
+    with open(case["config"], encoding="utf-8") as file:
+        config = AutoConfig.for_model(**json.load(file))
+    dtype = torch.float32 if "fsdp_compute" in case else torch.bfloat16
+    modules = parts_of_rank(lambda: AutoModelForCausalLM.from_config(
+        copy.deepcopy(config), dtype=dtype, attn_implementation="eager"), options).train()
+    wrap = {"mesh": mesh["dp"], "reshard_after_forward": False}
+    if "fsdp_compute" in case:
+        reduced = torch.float32 if case.get("fsdp_reduce") == "fp32" else torch.bfloat16
+        wrap["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
+    for part in modules:
+        if case["checkpointing"] != "none":
+            part.model.gradient_checkpointing_enable(
+                gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
+        for layer in part.model.layers:
+            fully_shard(layer, **wrap)
+        fully_shard(part, **wrap)
+    steps = PipelineSteps(modules, options, config, "cpu", mesh["pp"].get_group())
+    return modules, config, functools.partial(one_step_of_stages, steps, options, log)
+
+
+def one_step_of_stages(steps, options, log, config):
+    stage = steps.schedule._stage
+    for phase, name in (("forward", "forward_one_chunk"), ("backward", "backward_one_chunk"),
+                        ("backward", "perform_reduce_grad")):
+        original = getattr(type(stage), name)
+
+        def in_phase(*arguments, original=original, phase=phase, **named):
+            log.phase = phase
+            return original(stage, *arguments, **named)
+
+        setattr(stage, name, in_phase)
+    ids = torch.zeros(2 * options.accumulation, 16, dtype=torch.int64) % config.vocab_size
+    steps(ids, ids)
 
 
 def wrapped_model(case):
@@ -202,9 +248,20 @@ def micro_batches(model, config, case, log):
 
 
 def run(case, log):
-    dist.init_process_group("fake", rank=0, world_size=case["ranks"] * case.get("replicas", 1), store=FakeStore())
+    world = case["ranks"] * case.get("replicas", 1) * case.get("stages", 1)
+    rank = case["ranks"] * case.get("stage", 0)
+    dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
     with contextlib.ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
+        if "schedule" in case:
+            stack.enter_context(nothing_sent())
+            model, config, step = sharded_stage(case, log)
+            log.entries = []
+            for _ in range(case["steps"]):
+                step(config)
+                for parameter in model.parameters():
+                    parameter.grad = None
+            return log.entries
         model, config = wrapped_model(case)
         log.entries = []
         log.keeps_reduced = "replicas" in case and "fsdp_compute" in case

@@ -47,6 +47,13 @@ CASES["2-bf16-of-float32-reduced-in-it"] = {"version": 2, "fsdp_reduce": "fp32",
 CASES["2-no-sync-reduced-in-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "accumulation": 3,
                                          "no_sync": True}
 
+# Stages of a pipeline.
+CASES |= {f"2-{schedule}-stage{stage}": {
+    "version": 2, "family": "llama", "ranks": 2, "checkpointing": "none", "accumulation": 4, "schedule": schedule,
+    "stages": 2, "stage": stage} for schedule in ("1f1b", "gpipe") for stage in (0, 1)}
+CASES["2-1f1b-non_reentrant"] = {**CASES["2-1f1b-stage0"], "checkpointing": "non_reentrant"}
+CASES["2-1f1b-reduced-in-float32"] = {**CASES["2-1f1b-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
+
 
 @functools.lru_cache
 def real_logs():
@@ -63,7 +70,7 @@ def ours(case, log):
     words = {"fsdp": case["version"], "ranks": case["ranks"], "checkpointing": case["checkpointing"], "dtype": "bf16",
              "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": log,
              "no_sync": int(case.get("no_sync", False))}
-    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation"):
+    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation", "schedule", "stages", "stage"):
         if key in case:
             words[key] = case[key]
     if "lora_rank" in case:
@@ -82,6 +89,7 @@ def test_gathers_and_reduces_what_fsdp_does(name):
         casts = [i for i in range(1, len(made)) if made[i][1] == made[i - 1][1] == "reduce"]
         assert all(made[i][2] == 2 * made[i - 1][2] for i in casts) and len(casts) == 6
         made = [entry for i, entry in enumerate(made) if i not in casts]
+    made = [entry for entry in made if entry[0] != "input"]  # what stages receive into
     if case["version"] == 2:
         names = {"gather": "alloc", "release": "free", "reduce": "reduce"}
         made = [[phase, names[kind], size] for phase, kind, size in made]

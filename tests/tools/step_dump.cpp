@@ -80,6 +80,7 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
     fsdp.sync_each_batch = words["no_sync"] != "1";
+    fsdp.in_pipeline = !words["schedule"].empty();
     return fsdp;
   }
   if (!words["ddp"].empty()) {

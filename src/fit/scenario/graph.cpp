@@ -164,7 +164,9 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
   }
-  if (q.mixed_precision != MixedPrecision::none) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
+  // Of a pipeline's stage mixed precision is fully_shard's alone.
+  const bool is_autocast = q.mixed_precision != MixedPrecision::none && q.stages == 1;
+  if (is_autocast) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
   if (q.division == Division::zero3) HEADROOM_TRY(rewrite(step::apply_zero3_linear(*graph)));
   return graph;
 }

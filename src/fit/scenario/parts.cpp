@@ -145,6 +145,7 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.weights = s.train.weights;
   fsdp.offload = s.question.offload == Offload::parameters;
   fsdp.sync_each_batch = syncs_each_batch(s.question);
+  fsdp.in_pipeline = s.question.stages > 1;
   fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
@@ -380,7 +381,7 @@ Result<void> check_division(const Scenario& s) {
   const Division division = s.question.division;
   if (!is_divided(s.question)) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
-  if (s.question.stages > 1) return check_pipeline(s);
+  if (s.question.stages > 1) HEADROOM_TRY(check_pipeline(s));
   if (division == Division::gemini) return check_gemini(s);
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};

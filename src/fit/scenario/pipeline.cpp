@@ -53,6 +53,21 @@ Result<void> check_micro_batches(const FitQuestion& q) {
   return {};
 }
 
+// fully_shard within each stage, as torchtitan has it with pipelines.
+Result<void> check_division_of_stages(const FitQuestion& q) {
+  if (q.division == Division::none && q.tensor_ranks == 1) return {};
+  if (q.division != Division::fsdp2 || q.tensor_ranks > 1 || q.replicas > 1) {
+    return unsupported("method", "a pipeline together with another way to divide than fsdp2:N");
+  }
+  // Schedules of several chunks gather and let go of whole stages by actions of their own.
+  if (runs_in_rounds(q)) {
+    return unsupported("pipeline-schedule",
+                       "fully_shard under a schedule other than 1F1B of one chunk, or GPipe");
+  }
+  if (q.offload != Offload::none) return unsupported("offload", "offloading within a pipeline");
+  return {};
+}
+
 }  // namespace
 
 void fill_stages(Scenario& s) {
@@ -101,15 +116,14 @@ Result<void> check_pipeline(const Scenario& s) {
   if (s.task != model::Task::causal_lm) {
     return unsupported("method", "a pipeline of anything but a causal language model");
   }
-  if (q.division != Division::none || q.tensor_ranks > 1) {
-    return unsupported("method", "a pipeline together with another way to divide a step");
-  }
+  HEADROOM_TRY(check_division_of_stages(q));
   if (q.method != Method::full) return unsupported("method", "adapters in a pipeline");
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
   if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");
   if (q.use_cache) return unsupported("use-cache", "a cache of keys and values in a pipeline");
-  if (q.mixed_precision != MixedPrecision::none) {
-    return unsupported("mixed-precision", "autocast around a pipeline's schedule");
+  if (q.mixed_precision != MixedPrecision::none && q.division == Division::none) {
+    return contradiction("mixed-precision", "in a pipeline it is fully_shard's, not autocast",
+                         "--method fsdp2:N,pp:M, or leave it out");
   }
   if (q.optimizer_in_backward) {
     return contradiction("optimizer-in-backward", "gradients are whole behind the last micro-batch",

@@ -80,13 +80,27 @@ TEST(PipelineScenario, WaitingIsLessWithChunksAndWithoutBubbles) {
   EXPECT_LT(waits("pp:4", "zero-bubble"), waits("pp:4", "1f1b"));
 }
 
+// Within a stage fully_shard shares what is trained; mixed precision is its own.
+TEST(PipelineScenario, StagesMayBeShared) {
+  const auto after_step = [](const std::string& method) {
+    return answer_of(question_of(method)).memory.steady_allocated.count;
+  };
+  EXPECT_LT(after_step("fsdp2:2,pp:4"), 0.6 * static_cast<double>(after_step("pp:4")));
+  FitQuestion mixed = question_of("fsdp2:2,pp:4");
+  ASSERT_TRUE(mixed.set("mixed-precision", "bf16"));
+  EXPECT_EQ(answer_of(mixed).device.count, 8);
+  EXPECT_NE(refusal_of(question_of("fsdp2:2,pp:4", "zero-bubble")).find("1F1B"), std::string::npos);
+  EXPECT_NE(refusal_of(question_of("ddp:2,pp:4")).find("fsdp2:N"), std::string::npos);
+  EXPECT_EQ(division_words(question_of("fsdp2:2,pp:4,vpp:2")), ",fsdp2:2,pp:4,vpp:2");
+}
+
 TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   const auto with = [](const std::string& flag, const std::string& words, FitQuestion question) {
     EXPECT_TRUE(question.set(flag, words));
     return refusal_of(question);
   };
   const FitQuestion plain = question_of("pp:4");
-  EXPECT_NE(with("mixed-precision", "bf16", plain).find("autocast"), std::string::npos);
+  EXPECT_NE(with("mixed-precision", "bf16", plain).find("fully_shard"), std::string::npos);
   EXPECT_NE(with("method", "lora,pp:4", plain).find("adapters"), std::string::npos);
   EXPECT_NE(with("method", "pp:20", plain).find("too few"), std::string::npos);
   EXPECT_NE(with("grad-accum", "3", plain).find("--grad-accum 4"), std::string::npos);

@@ -77,8 +77,9 @@ bool can_be_divided(const Scenario& scenario, const std::string& words) {
 Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
   if (gpus == 1) return std::vector<std::string>{""};
   std::vector<std::string> divisions = divisions_among(gpus);
-  const std::string pipeline = "pp:" + std::to_string(gpus);
-  if (can_be_divided(scenario, pipeline)) divisions.push_back(pipeline);
+  for (std::string& words : pipelines_among(gpus)) {
+    if (can_be_divided(scenario, words)) divisions.push_back(std::move(words));
+  }
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
   const bool trains_all = scenario.question.method == Method::full;
@@ -341,6 +342,15 @@ std::vector<std::string> divisions_among(int64_t gpus) {
     if (gpus % group != 0) continue;
     words.push_back("fsdp2:" + std::to_string(group) +
                     ",replicate:" + std::to_string(gpus / group));
+  }
+  return words;
+}
+
+std::vector<std::string> pipelines_among(int64_t gpus) {
+  std::vector<std::string> words{"pp:" + std::to_string(gpus)};
+  for (int64_t stages = gpus / 2; stages >= 2; --stages) {
+    if (gpus % stages != 0) continue;
+    words.push_back("fsdp2:" + std::to_string(gpus / stages) + ",pp:" + std::to_string(stages));
   }
   return words;
 }

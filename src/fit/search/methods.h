@@ -72,6 +72,8 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
 // With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
 [[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
+// The same of pipelines, alone and with fully_shard within each stage.
+[[nodiscard]] std::vector<std::string> pipelines_among(int64_t gpus);
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.

@@ -148,7 +148,7 @@ TEST(Methods, ASlowLinkChangesTheOrder) {
   ASSERT_TRUE(question.set("link", "eth-10g"));
   const auto chosen = choose_method(question, 8);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.front().flags, "--method pp:8 --grad-accum 8");  // sends least
+  EXPECT_EQ(chosen->rows.front().flags, "--method fsdp2:4,pp:2 --grad-accum 2");  // sends little
   const auto row_of = [&](const std::string& flags) {
     return std::ranges::find(chosen->rows, flags, &MethodRow::flags);
   };

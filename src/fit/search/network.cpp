@@ -1,5 +1,6 @@
 #include "fit/search/network.h"
 
+#include <algorithm>
 #include <string>
 
 #include "text/parse_number.h"
@@ -55,11 +56,15 @@ Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices)
 
 timing::Division division_of(const FitQuestion& question) {
   if (!question.megatron) {
-    // Where a stage sends to another machine, it sets the pace: all are taken to.
+    // Ranks that share a stage are neighbours. Where a stage sends to another machine, it sets the
+    // pace: all are taken to.
+    const int64_t in_a_stage = question.ranks * question.replicas * question.tensor_ranks;
+    const int64_t in_a_machine = devices_of(question) / question.nodes;
     return {.ranks = question.ranks,
             .replicas = question.replicas,
             .tensor_ranks = question.tensor_ranks,
-            .stages_apart = question.nodes > 1 ? question.stages / question.nodes : 1};
+            .stages_apart =
+                question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage};
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
   const MegatronSetting& setting = *question.megatron;
