@@ -366,7 +366,8 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const Division division = question.division;
   const bool is_megatrons = kind == "megatron";
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
-  if (question.tensor_ranks > 1 || division == Division::gemini) return false;
+  if (question.tensor_ranks > 1 || question.stages > 1) return false;
+  if (division == Division::gemini) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
   if (kind == "deepspeed") return is_zero(division);
   return division != Division::fsdp1 || question.replicas == 1;
@@ -387,6 +388,11 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   if (question.division == Division::gemini) {
     return Error{ErrorCode::usage, "Colossal-AI's Gemini is set up in the script", flag,
                  "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
+  }
+  if (question.stages > 1) {
+    return Error{ErrorCode::usage, "a pipeline's stages are made in the script", flag,
+                 "torch.distributed.pipelining.PipelineStage and its schedules; of Megatron-LM "
+                 "--engine megatron --emit megatron=FILE"};
   }
   if (question.tensor_ranks > 1) {
     return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,
