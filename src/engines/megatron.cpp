@@ -7,6 +7,7 @@
 #include "engines/pipeline_layout.h"
 #include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
+#include "operator/fp8.h"
 #include "text/parse_number.h"
 
 namespace headroom::engines {
@@ -157,6 +158,37 @@ Result<void> read_modules(ShellArguments& in, MegatronArguments& a) {
   return {};
 }
 
+// Which of the two formats it is, is of no matter to memory.
+Result<void> read_fp8(ShellArguments& in, MegatronArguments& a) {
+  HEADROOM_ASSIGN(const auto format, in.words("fp8-format"));
+  HEADROOM_ASSIGN(const auto recipe, in.words("fp8-recipe"));
+  HEADROOM_TRY(in.take("fp8-amax-history-len", a.fp8_history));
+  if (!format) return {};
+  a.fp8_format = *format;
+  if (recipe) a.fp8_recipe = *recipe;
+  // An older name of the first, which is still taken.
+  const bool older = in.is_on("moe-router-padding-for-fp8");
+  a.fp8_router_pads = in.is_on("moe-router-padding-for-quantization") || older;
+  const auto refused = [&](const std::string& what, const char* modelled) {
+    return Error{ErrorCode::bad_input, what + " is not modelled", in.file(), modelled};
+  };
+  if (*format != "e4m3" && *format != "hybrid") {
+    return refused("--fp8-format " + format->substr(0, 60), "e4m3 or hybrid");
+  }
+  if (op::fp8_recipe_of(a.fp8_recipe) == op::Fp8Recipe::none) {
+    return refused("--fp8-recipe " + a.fp8_recipe.substr(0, 60),
+                   "delayed, tensorwise, blockwise or mxfp8");
+  }
+  for (const std::string_view name : megatron_not_modelled_in_fp8()) {
+    if (in.is_on(name)) {
+      return refused("--" + std::string(name) + " with --fp8-format",
+                     "leave it out to see the rest; docs/formats/setup_files.md lists what is");
+    }
+  }
+  if (a.local) return refused("--fp8-format with --transformer-impl local", "transformer_engine");
+  return {};
+}
+
 Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(read_sizes(in, a));
   HEADROOM_ASSIGN(const auto norm, in.words("normalization"));
@@ -179,6 +211,7 @@ Result<void> read_model(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(read_rotation(in, a));
   HEADROOM_TRY(read_latent_attention(in, a));
   HEADROOM_TRY(read_modules(in, a));
+  HEADROOM_TRY(read_fp8(in, a));
   HEADROOM_TRY(in.take("hidden-dropout", a.hidden_dropout));
   HEADROOM_TRY(in.take("attention-dropout", a.attention_dropout));
   HEADROOM_ASSIGN(const auto backend, in.words("attention-backend"));

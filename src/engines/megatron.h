@@ -69,10 +69,14 @@ struct MegatronArguments {
   bool fused_softmax = true;    //   no --no-masked-softmax-fusion
   bool scaled_softmax = false;  //   --apply-query-key-layer-scaling
   bool softmax_in_float32 = false;
-  bool fused_activation = true;   // of the MLP, with the bias before it
-  bool fused_dropout_add = true;  // of a branch's end: its bias, dropout and the residual
-  bool fused_loss = false;        // --cross-entropy-loss-fusion, native
-  std::string type = "fp32";      // bf16, fp16, fp32
+  bool fused_activation = true;        // of the MLP, with the bias before it
+  bool fused_dropout_add = true;       // of a branch's end: its bias, dropout and the residual
+  bool fused_loss = false;             // --cross-entropy-loss-fusion, native
+  std::string fp8_format;              // e4m3, hybrid; empty: products are in `type`
+  std::string fp8_recipe = "delayed";  // tensorwise, blockwise, mxfp8
+  int64_t fp8_history = 1;             // --fp8-amax-history-len
+  bool fp8_router_pads = false;        // --moe-router-padding-for-quantization
+  std::string type = "fp32";           // bf16, fp16, fp32
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;
   int64_t tensor_ranks = 1;

@@ -16,7 +16,6 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "fp32-residual-connection",
     "fp4-format",
     "fp8",
-    "fp8-format",
     "heterogeneous-layers-config-path",
     "hybrid-layer-pattern",
     "hybrid-override-pattern",
@@ -38,6 +37,16 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "use-precision-aware-optimizer",
     "use-te-activation-func",
     "use-torch-fsdp2",
+});
+
+constexpr auto kNotModelledInFp8 = std::to_array<std::string_view>({
+    "first-last-layers-bf16",
+    "fp8-output-proj",
+    "fp8-param-gather",
+    "fp8-quantizer-factory",
+    "no-fp8-wgrad",
+    "reuse-grad-buf-for-mxfp8-param-ag",
+    "te-precision-config-file",
 });
 
 constexpr auto kOnlyValues = std::to_array<OnlyValue>(
@@ -63,6 +72,9 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "eval-",
     "exit-",
     "finetune",
+    "fp8-amax-compute-algo",
+    "fp8-interval",
+    "fp8-margin",
     "initial-loss-scale",
     "init-method-std",
     "load",
@@ -119,6 +131,8 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
 }  // namespace
 
 std::span<const std::string_view> megatron_not_modelled() { return kNotModelled; }
+
+std::span<const std::string_view> megatron_not_modelled_in_fp8() { return kNotModelledInFp8; }
 
 std::span<const OnlyValue> megatron_only_values() { return kOnlyValues; }
 

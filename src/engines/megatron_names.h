@@ -14,6 +14,9 @@ namespace headroom::engines {
 // Switches that change memory, and are not modelled.
 [[nodiscard]] std::span<const std::string_view> megatron_not_modelled();
 
+// The same of FP8 (--fp8-format), without which they are of no matter.
+[[nodiscard]] std::span<const std::string_view> megatron_not_modelled_in_fp8();
+
 // Arguments of which one value is modelled: the default.
 struct OnlyValue {
   std::string_view name, value;

@@ -154,12 +154,21 @@ void add_modules(const MegatronArguments& a, Array& to) {
   to.flag("cross-entropy-loss-fusion", a.fused_loss);
 }
 
+void add_fp8(const MegatronArguments& a, Array& to) {
+  if (a.fp8_format.empty()) return;
+  to.add("fp8-format", a.fp8_format);
+  to.add("fp8-recipe", a.fp8_recipe);
+  to.flag("moe-router-padding-for-quantization", a.fp8_router_pads);
+}
+
 std::string step_arguments(const MegatronArguments& a) {
   Array to("STEP_ARGS");
   add_modules(a, to);
   if (a.attention_backend != "auto") to.add("attention-backend", shell_word(a.attention_backend));
   to.flag("deterministic-mode", a.deterministic);
   if (a.type != "fp32") to.flag(a.type, true);
+  add_fp8(a, to);
+  to.add_unless(1, "fp8-amax-history-len", a.fp8_history);
   to.add("micro-batch-size", a.micro_batch);
   to.add("global-batch-size", a.global_batch);
   to.flag("grad-reduce-in-bf16", a.gradients_in_half);

@@ -50,6 +50,9 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
        kModel + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
                 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                 "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96",
+       kModel + "--bf16 --fp8-format hybrid --fp8-amax-history-len 1024",
+       kModel + "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --num-experts 8 --moe-grouped-gemm "
+                "--moe-router-padding-for-quantization",
        "--num-layers 8 --seq-length 128 --position-embedding-type rope " + kSizes,
        kModel + "--bf16 --tensor-model-parallel-size 2 --sequence-parallel "
                 "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "

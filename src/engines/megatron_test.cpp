@@ -173,12 +173,52 @@ TEST(MegatronArguments, NamesAreFoundThroughOtherNames) {
   EXPECT_EQ(a->unknown, std::vector<std::string>{"--made-up"});
 }
 
+TEST(MegatronArguments, Fp8HasAFormatAndARecipe) {
+  const auto read = [](const std::string& more) {
+    return read_megatron_arguments(std::string(kSmall) + more, "run.sh");
+  };
+  EXPECT_EQ(read("")->fp8_format, "");
+  EXPECT_EQ(read("--fp8-recipe tensorwise --first-last-layers-bf16")->fp8_format, "");
+  const auto usual = read("--fp8-format hybrid");
+  ASSERT_TRUE(usual) << usual.error().to_string();
+  EXPECT_EQ(usual->fp8_format, "hybrid");
+  EXPECT_EQ(usual->fp8_recipe, "delayed");
+  EXPECT_EQ(usual->fp8_history, 1);
+  const auto said = read(
+      "--fp8-format e4m3 --fp8-recipe delayed --fp8-amax-history-len 1024 --fp8-margin 0 "
+      "--fp8-amax-compute-algo max --moe-router-padding-for-fp8");
+  ASSERT_TRUE(said) << said.error().to_string();
+  EXPECT_EQ(said->fp8_history, 1024);
+  EXPECT_TRUE(said->fp8_router_pads);
+  EXPECT_EQ(said->unknown, std::vector<std::string>{});
+  for (const char* recipe : {"tensorwise", "blockwise", "mxfp8"}) {
+    EXPECT_EQ(read(std::string("--fp8-format e4m3 --fp8-recipe ") + recipe)->fp8_recipe, recipe);
+  }
+}
+
+TEST(MegatronArguments, WhatIsNotModelledInFp8IsNamed) {
+  const auto message = [](const std::string& more) {
+    return message_of(std::string(kSmall) + "--fp8-format hybrid " + more);
+  };
+  EXPECT_EQ(message(""), "");
+  EXPECT_EQ(message("--fp8-recipe custom"), "--fp8-recipe custom is not modelled");
+  EXPECT_EQ(message_of(std::string(kSmall) + "--fp8-format e5m2"),
+            "--fp8-format e5m2 is not modelled");
+  for (const char* name : {"fp8-param-gather", "first-last-layers-bf16", "no-fp8-wgrad",
+                           "fp8-output-proj", "reuse-grad-buf-for-mxfp8-param-ag"}) {
+    EXPECT_EQ(message(std::string("--") + name),
+              std::string("--") + name + " with --fp8-format is not modelled");
+  }
+  EXPECT_EQ(message("--transformer-impl local"),
+            "--fp8-format with --transformer-impl local is not modelled");
+}
+
 TEST(MegatronArguments, WhatIsNotModelledOrNotKnownIsNamed) {
   const std::string model =
       "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
       "--max-position-embeddings 128 ";
   EXPECT_EQ(message_of(model), "");
-  EXPECT_EQ(message_of(model + "--fp8-format hybrid"), "--fp8-format is not modelled");
+  EXPECT_EQ(message_of(model + "--fp8 hybrid"), "--fp8 is not modelled");
   EXPECT_EQ(message_of(model + "--tensor-model-parallel-size $TP"),
             "--tensor-model-parallel-size is '$TP', which the file does not give");
   EXPECT_EQ(message_of(model + "--micro-batch-size 0"), "--micro-batch-size is '0'");

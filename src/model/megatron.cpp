@@ -62,6 +62,42 @@ Result<void> check_local(const MegatronStage& s) {
   return {};
 }
 
+// Both sides of each product, and the tokens that go through it.
+Result<void> check_fp8(const MegatronStage& s) {
+  const MegatronModel& m = s.model;
+  const MegatronRank& r = s.rank;
+  if (!m.fp8.is_on()) return {};
+  if (m.local) return wrong("Megatron-LM's own modules (local) have no FP8");
+  if (m.bert) return wrong("BERT in FP8 is not modelled");
+  if (m.experts > 0 && !m.grouped_experts) {
+    return wrong("experts in FP8 are modelled where they are grouped (--moe-grouped-gemm)");
+  }
+  constexpr int64_t kHistoryMax = int64_t{1} << 20;
+  if (m.fp8.history < 1 || m.fp8.history > kHistoryMax) {
+    return wrong("the history of largest values is out of range");
+  }
+  const op::Fp8Multiples multiples = op::fp8_multiples(m.fp8.recipe);
+  const MegatronLatent& l = m.latent;
+  const int64_t value_size = l.key_rank > 0 ? l.value_size : m.head_size;
+  for (const int64_t features :
+       {m.hidden, m.heads / r.tensor * value_size, m.inner / r.tensor, l.query_rank, l.key_rank,
+        m.shared_inner / r.tensor, m.experts > 0 ? m.expert_inner / r.expert_tensor : 0}) {
+    if (features % multiples.features == 0) continue;
+    return wrong("FP8 (" + std::string(op::name_of(m.fp8.recipe)) +
+                 ") is modelled for products over multiples of " +
+                 std::to_string(multiples.features) + ", not over " + std::to_string(features));
+  }
+  const int64_t shared = r.context * (r.sequence_parallel ? r.tensor : 1);
+  for (const int64_t length : {s.sequence, s.decoder_sequence}) {
+    const int64_t tokens = length / shared * s.micro_batch;
+    if (tokens % multiples.tokens == 0) continue;
+    return wrong("FP8 (" + std::string(op::name_of(m.fp8.recipe)) +
+                 ") is modelled for multiples of " + std::to_string(multiples.tokens) +
+                 " tokens of a micro-batch on a rank, not for " + std::to_string(tokens));
+  }
+  return {};
+}
+
 Result<void> check(const MegatronStage& s) {
   const MegatronModel& m = s.model;
   const MegatronRank& r = s.rank;
@@ -151,7 +187,7 @@ Result<void> check(const MegatronStage& s) {
   if (r.context > 1 && m.attention == MegatronAttention::unfused) {
     return wrong("unfused attention cannot share a sequence among ranks");
   }
-  return {};
+  return check_fp8(s);
 }
 
 // Layers that follow each other in the model, behind its embeddings where they are the first, and

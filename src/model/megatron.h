@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "model/graph.h"
+#include "operator/fp8.h"
 
 namespace headroom::model {
 
@@ -41,6 +42,17 @@ struct MegatronLatent {
   bool norms = false;         // of the narrow vectors (--qk-layernorm)
   bool fused_rotary = false;  // by kernels of Megatron-LM's own
   bool operator==(const MegatronLatent&) const = default;
+};
+
+// How Transformer Engine's products are quantized; none of them where there is no recipe.
+struct MegatronFp8 {
+  op::Fp8Recipe recipe = op::Fp8Recipe::none;
+  bool keeps_twice = false;  // weights, by rows and by columns (op::keeps_fp8_twice)
+  int64_t history = 1;       // of largest values, where scales are delayed
+  bool router_pads = false;  // experts' tokens to whole tiles; else experts do
+  bool operator==(const MegatronFp8&) const = default;
+
+  [[nodiscard]] bool is_on() const { return recipe != op::Fp8Recipe::none; }
 };
 
 // Sizes of the whole model.
@@ -69,16 +81,17 @@ struct MegatronModel {
   // A mixture of experts in the place of every MLP; none where there are no experts.
   int64_t experts = 0;
   int64_t experts_per_token = 1;
-  int64_t expert_inner = 0;        // one expert's width
-  int64_t shared_inner = 0;        // width of the expert that every token goes to; 0: none
-  bool shared_gate = false;        // which a gate weighs (--moe-shared-expert-gate)
-  bool grouped_experts = false;    // their products run at once (--moe-grouped-gemm)
-  double expert_share = 1;         // of what even routing would give this rank's experts
-  bool deterministic = false;      // --deterministic-mode
-  bool local = false;              // Megatron-LM's own modules (--transformer-impl local), their
-  bool fused_softmax = true;       //   softmax with a kernel of its own,
-  bool wide_softmax = false;       //   else in float32 (--attention-softmax-in-fp32),
-  bool scaled_softmax = false;     //   scaled by layers (--apply-query-key-layer-scaling)
+  int64_t expert_inner = 0;      // one expert's width
+  int64_t shared_inner = 0;      // width of the expert that every token goes to; 0: none
+  bool shared_gate = false;      // which a gate weighs (--moe-shared-expert-gate)
+  bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
+  double expert_share = 1;       // of what even routing would give this rank's experts
+  bool deterministic = false;    // --deterministic-mode
+  bool local = false;            // Megatron-LM's own modules (--transformer-impl local), their
+  bool fused_softmax = true;     //   softmax with a kernel of its own,
+  bool wide_softmax = false;     //   else in float32 (--attention-softmax-in-fp32),
+  bool scaled_softmax = false;   //   scaled by layers (--apply-query-key-layer-scaling)
+  MegatronFp8 fp8;
   bool compiled_loss = false;      // --cross-entropy-loss-fusion, native
   bool plain_activation = false;   // of an MLP (--no-bias-gelu-fusion, --no-bias-swiglu-fusion)
   bool plain_dropout_add = false;  // behind a branch (--no-bias-dropout-fusion)

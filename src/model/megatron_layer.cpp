@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "model/megatron_attention.h"
+#include "model/megatron_fp8.h"
 #include "model/megatron_linear.h"
 
 namespace headroom::model {
@@ -21,6 +22,8 @@ MegatronMlp::MegatronMlp(GraphBuilder& g, const MegatronStage& stage, const std:
   if (m.linear_bias) {
     fc2_bias_ = g.parameter(path + ".linear_fc2.bias", {m.hidden}, ParameterRole::bias);
   }
+  keep_in_fp8(g, m, path + ".linear_fc1", {columns, m.hidden});
+  keep_in_fp8(g, m, path + ".linear_fc2", {m.hidden, width});
 }
 
 Var MegatronMlp::operator()(GraphBuilder& g, const MegatronStage& stage, const Var& input,
@@ -58,6 +61,8 @@ MegatronSelfAttention::MegatronSelfAttention(GraphBuilder& g, const MegatronSize
   if (m.qkv_bias) {
     qkv_bias_ = g.parameter(name_ + ".linear_qkv.bias", {features}, ParameterRole::bias);
   }
+  keep_in_fp8(g, m, name_ + ".linear_proj", {m.hidden, sizes.heads * m.head_size});
+  keep_in_fp8(g, m, name_ + ".linear_qkv", {features, m.hidden});
   if (!m.head_norms) return;
   query_norm_ = MegatronNorm(g, name_ + ".q_layernorm.", m, m.head_size);
   key_norm_ = MegatronNorm(g, name_ + ".k_layernorm.", m, m.head_size);
@@ -122,7 +127,7 @@ Var MegatronSelfAttention::operator()(GraphBuilder& g, const Var& input,
                            .lie_apart = angles || query_norm_.weight,
                            .is_padded = sizes_.is_encoder};
   Var seen = core(g, sizes_.stage, std::move(parts), context, name_);
-  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_);
+  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_, true);
 }
 
 MegatronCrossAttention::MegatronCrossAttention(GraphBuilder& g, const MegatronSizes& sizes,
@@ -132,16 +137,17 @@ MegatronCrossAttention::MegatronCrossAttention(GraphBuilder& g, const MegatronSi
   const int64_t features = sizes.heads * m.head_size;
   norm_ = MegatronNorm(g, layer + ".pre_cross_attn_layernorm.", m, m.hidden);
   const auto matrix = [&](const char* name, int64_t rows, int64_t columns) {
-    return g.parameter(name_ + name, {rows, columns}, ParameterRole::linear);
+    keep_in_fp8(g, m, name_ + name, {rows, columns});
+    return g.parameter(name_ + name + ".weight", {rows, columns}, ParameterRole::linear);
   };
   const auto bias = [&](const char* name, int64_t size) {
     return m.linear_bias ? g.parameter(name_ + name, {size}, ParameterRole::bias) : Var();
   };
-  proj_weight_ = matrix(".linear_proj.weight", m.hidden, features);
+  proj_weight_ = matrix(".linear_proj", m.hidden, features);
   proj_bias_ = bias(".linear_proj.bias", m.hidden);
-  query_weight_ = matrix(".linear_q.weight", features, m.hidden);
+  query_weight_ = matrix(".linear_q", features, m.hidden);
   query_bias_ = bias(".linear_q.bias", features);
-  key_weight_ = matrix(".linear_kv.weight", 2 * features, m.hidden);
+  key_weight_ = matrix(".linear_kv", 2 * features, m.hidden);
   key_bias_ = bias(".linear_kv.bias", 2 * features);
 }
 
@@ -166,7 +172,7 @@ Var MegatronCrossAttention::operator()(GraphBuilder& g, const Var& input,
                            .value_size = d,
                            .is_padded = true};
   Var seen = core(g, sizes_.stage, std::move(parts), context, name_);
-  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_);
+  return summed_rows(g, sizes_.stage, std::move(seen), proj_weight_, true);
 }
 
 MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const std::string& path)

@@ -18,12 +18,14 @@ Var normed_columns(GraphBuilder& g, const MegatronStage& stage, const Var& x,
                    const MegatronNorm& norm, const Var& weight, const Var& bias,
                    const Var& gathered);
 
-// ColumnParallelLinear of what is normed already, or needs no norm.
+// ColumnParallelLinear of what is normed already, or needs no norm. `is_kept_by_others`: what comes
+// in is kept for backward in any case, which matters in FP8 (in_fp8).
 Var plain_columns(GraphBuilder& g, const MegatronStage& stage, const Var& x, const Var& weight,
-                  const Var& bias, const Var& gathered);
+                  const Var& bias, const Var& gathered, bool is_kept_by_others = false);
 
 // RowParallelLinear, whose parts are summed, each rank getting its rows or all of them. Without its
 // bias, which is added with the residual.
-Var summed_rows(GraphBuilder& g, const MegatronStage& stage, Var x, const Var& weight);
+Var summed_rows(GraphBuilder& g, const MegatronStage& stage, Var x, const Var& weight,
+                bool is_kept_by_others = false);
 
 }  // namespace headroom::model

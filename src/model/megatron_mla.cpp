@@ -1,6 +1,7 @@
 #include "model/megatron_mla.h"
 
 #include "model/megatron_attention.h"
+#include "model/megatron_fp8.h"
 
 namespace headroom::model {
 
@@ -10,34 +11,34 @@ MegatronLatentAttention::MegatronLatentAttention(GraphBuilder& g, const Megatron
   const MegatronModel& m = sizes.stage.model;
   const MegatronLatent& l = m.latent;
   const auto matrix = [&](const char* name, int64_t rows, int64_t columns) {
-    return g.parameter(name_ + name, {rows, columns}, ParameterRole::linear);
+    keep_in_fp8(g, m, name_ + name, {rows, columns});
+    return g.parameter(name_ + name + ".weight", {rows, columns}, ParameterRole::linear);
   };
   input_norm_ = MegatronNorm(g, layer + ".input_layernorm.", m, m.hidden);
-  proj_weight_ = matrix(".linear_proj.weight", m.hidden, sizes.heads * l.value_size);
+  proj_weight_ = matrix(".linear_proj", m.hidden, sizes.heads * l.value_size);
   if (m.linear_bias) {
     proj_bias_ = g.parameter(name_ + ".linear_proj.bias", {m.hidden}, ParameterRole::bias);
   }
   const int64_t query_features = sizes.heads * (l.key_size + l.rotary_size);
   if (l.query_rank == 0) {
-    query_weight_ = matrix(".linear_q_proj.weight", query_features, m.hidden);
+    query_weight_ = matrix(".linear_q_proj", query_features, m.hidden);
   } else {
-    query_down_ = matrix(".linear_q_down_proj.weight", l.query_rank, m.hidden);
+    query_down_ = matrix(".linear_q_down_proj", l.query_rank, m.hidden);
     if (l.norms) {
       query_norm_ = MegatronNorm(g, name_ + ".linear_q_up_proj.layer_norm_", m, l.query_rank);
     }
-    query_up_ = matrix(".linear_q_up_proj.weight", query_features, l.query_rank);
+    query_up_ = matrix(".linear_q_up_proj", query_features, l.query_rank);
   }
-  key_down_ = matrix(".linear_kv_down_proj.weight", l.key_rank + l.rotary_size, m.hidden);
+  key_down_ = matrix(".linear_kv_down_proj", l.key_rank + l.rotary_size, m.hidden);
   if (l.norms) {
     key_norm_ = MegatronNorm(g, name_ + ".linear_kv_up_proj.layer_norm_", m, l.key_rank);
   }
-  key_up_ =
-      matrix(".linear_kv_up_proj.weight", sizes.heads * (l.key_size + l.value_size), l.key_rank);
+  key_up_ = matrix(".linear_kv_up_proj", sizes.heads * (l.key_size + l.value_size), l.key_rank);
 }
 
 Var MegatronLatentAttention::raised(GraphBuilder& g, const Var& narrow, const MegatronNorm& norm,
                                     const Var& weight) const {
-  const Attributes attributes = divided(sizes_.stage.rank);
+  const Attributes attributes = in_fp8(divided(sizes_.stage.rank), sizes_.stage.model);
   if (!norm.weight) {
     return g.apply(OpKind::te_column_linear, {narrow, weight, Var()}, attributes);
   }
@@ -106,18 +107,19 @@ std::vector<Var> MegatronLatentAttention::by_fused_kernels(GraphBuilder& g, Var 
 Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input,
                                         const MegatronContext& given) const {
   const MegatronLatent& l = latent();
-  const MegatronRank& rank = sizes_.stage.rank;
+  const Attributes by_heads = in_fp8(divided(sizes_.stage.rank), sizes_.stage.model);
+  const Attributes whole = in_fp8(undivided(sizes_.stage.rank), sizes_.stage.model);
   const int64_t s = sizes_.local_sequence;
   const int64_t b = sizes_.stage.micro_batch;
   const Var normed = g.apply(OpKind::te_norm, {input, input_norm_.weight, input_norm_.bias});
   Var query;
   if (query_weight_) {
-    query = g.apply(OpKind::te_column_linear, {normed, query_weight_, Var()}, divided(rank));
+    query = g.apply(OpKind::te_column_linear, {normed, query_weight_, Var()}, by_heads);
   } else {
-    const Var narrow = g.apply(OpKind::te_row_linear, {normed, query_down_}, undivided(rank));
+    const Var narrow = g.apply(OpKind::te_row_linear, {normed, query_down_}, whole);
     query = raised(g, narrow, query_norm_, query_up_);
   }
-  Var narrow = g.apply(OpKind::te_row_linear, {normed, key_down_}, undivided(rank));
+  Var narrow = g.apply(OpKind::te_row_linear, {normed, key_down_}, whole);
   std::vector<Var> parts = g.split(std::move(narrow), {l.key_rank, l.rotary_size}, 2);
   Var positions = key_positions(g, parts[1]);
   Var both = raised(g, parts[0], key_norm_, key_up_);
@@ -135,7 +137,8 @@ Var MegatronLatentAttention::operator()(GraphBuilder& g, const Var& input,
                            .value_size = l.value_size,
                            .lie_apart = true};
   Var context = core(g, sizes_.stage, std::move(parts), given, name_);
-  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_}, divided(rank));
+  return g.apply(OpKind::te_row_linear, {std::move(context), proj_weight_},
+                 in_fp8(divided(sizes_.stage.rank), sizes_.stage.model, true));
 }
 
 }  // namespace headroom::model

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/megatron_fp8.h"
 #include "model/megatron_linear.h"
+#include "model/megatron_parts.h"
 
 namespace headroom::model {
 
@@ -16,13 +18,15 @@ MegatronSharedExpert::MegatronSharedExpert(GraphBuilder& g, const MegatronStage&
   fc1_weight_ = g.parameter(path + "linear_fc1.weight", {width * (m.gated ? 2 : 1), m.hidden},
                             ParameterRole::linear);
   fc2_weight_ = g.parameter(path + "linear_fc2.weight", {m.hidden, width}, ParameterRole::linear);
+  keep_in_fp8(g, m, path + "linear_fc1", {width * (m.gated ? 2 : 1), m.hidden});
+  keep_in_fp8(g, m, path + "linear_fc2", {m.hidden, width});
   if (m.shared_gate) {
     gate_weight_ = g.parameter(path + "gate_weight", {1, m.hidden}, ParameterRole::linear);
   }
 }
 
 Var MegatronSharedExpert::operator()(GraphBuilder& g, const Var& x, const Var& gathered) const {
-  Var inner = plain_columns(g, stage_, x, fc1_weight_, Var(), gathered);
+  Var inner = plain_columns(g, stage_, x, fc1_weight_, Var(), gathered, true);
   inner = stage_.model.gated ? g.apply(OpKind::bias_swiglu, {std::move(inner), Var()})
                              : g.gelu(std::move(inner), false);
   Var out = summed_rows(g, stage_, std::move(inner), fc2_weight_);
@@ -46,6 +50,9 @@ MegatronExperts::MegatronExperts(GraphBuilder& g, const MegatronStage& stage,
     expert.fc2_weight =
         g.parameter(path + ".linear_fc2.weight", {m.hidden, width}, ParameterRole::expert);
   }
+  const auto count = static_cast<int64_t>(experts_.size());
+  keep_in_fp8(g, m, name + ".experts.linear_fc1", {columns, m.hidden}, count);
+  keep_in_fp8(g, m, name + ".experts.linear_fc2", {m.hidden, width}, count);
 }
 
 int64_t MegatronExperts::group() const { return stage_.rank.expert * stage_.rank.expert_tensor; }
@@ -83,7 +90,28 @@ Var MegatronExperts::product(GraphBuilder& g, Var rows, Var Expert::*weight) con
   for (const Expert& expert : experts_) inputs.push_back(expert.*weight);
   Attributes attributes;
   attributes.ints = {1, 0, stage_.rank.fused_accumulation ? 1 : 0};
-  return g.apply(OpKind::te_grouped_linear, std::move(inputs), std::move(attributes));
+  return g.apply(OpKind::te_grouped_linear, std::move(inputs), in_fp8(attributes, stage_.model));
+}
+
+// What fills each expert's tokens up to whole tiles (get_align_size_for_quantization): counts that
+// a router makes end anywhere in a tile, half a tile from its end on the average.
+int64_t MegatronExperts::filling() const {
+  const int64_t tile = stage_.model.fp8.recipe == op::Fp8Recipe::mxfp8 ? 32 : 16;
+  const int64_t tokens = local_tokens();
+  const auto half_tiles = static_cast<int64_t>(experts_.size()) * (tile / 2);
+  return (tokens + half_tiles + tile - 1) / tile * tile - tokens;
+}
+
+// Fp8Padding and Fp8Unpadding, which copy all of the tokens.
+Var MegatronExperts::run_filled(GraphBuilder& g, Var rows, const Var& weights) const {
+  if (!stage_.model.fp8.is_on() || stage_.model.fp8.router_pads) {
+    return run_experts(g, std::move(rows), weights);
+  }
+  const int64_t tokens = local_tokens();
+  rows = g.pad(std::move(rows), {0, 0, 0, filling()});
+  const Var filled = g.pad(weights, {0, filling()});
+  const Var out = run_experts(g, std::move(rows), filled);
+  return g.clone(g.slice(out, 0, 0, tokens));
 }
 
 // Activations are weighted by the router before the second product.
@@ -112,7 +140,7 @@ Var MegatronExperts::operator()(GraphBuilder& g, const Var& x, const Var& gather
   const Var order = g.arange(local_tokens());
   Var permuted = g.index_select(std::move(rows), 0, order);
   const Var chosen = g.index_select(g.reshape(probabilities, {-1}), 0, order);
-  permuted = run_experts(g, std::move(permuted), chosen);
+  permuted = run_filled(g, std::move(permuted), chosen);
   Attributes places;
   places.ints = {op::product({tokens(), group()})};
   places.flag = stage_.model.deterministic;

@@ -44,10 +44,12 @@ class MegatronExperts {
     Var fc1_weight, fc2_weight;
   };
   Var run_experts(GraphBuilder& g, Var rows, const Var& weights) const;
+  Var run_filled(GraphBuilder& g, Var rows, const Var& weights) const;
   Var product(GraphBuilder& g, Var rows, Var Expert::*weight) const;
   [[nodiscard]] int64_t group() const;         // ranks that tokens are gathered from
   [[nodiscard]] int64_t tokens() const;        // of this rank
   [[nodiscard]] int64_t local_tokens() const;  // that its experts get
+  [[nodiscard]] int64_t filling() const;       // of those, what quantized experts add
 
   MegatronStage stage_;
   Var router_;

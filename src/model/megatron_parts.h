@@ -39,6 +39,18 @@ inline Attributes undivided(const MegatronRank& rank) {
   return attributes;
 }
 
+// A product of Transformer Engine's, in FP8 where the model is; `keeps_original`: what comes in is
+// kept by others as well, so that Megatron-LM has the module keep the same (save_original_input).
+inline Attributes in_fp8(Attributes attributes, const MegatronModel& m,
+                         bool keeps_original = false) {
+  if (!m.fp8.is_on()) return attributes;
+  // Delayed scales would have to be those of the time.
+  const bool keeps = keeps_original && m.fp8.recipe != op::Fp8Recipe::delayed;
+  attributes.ints.push_back(static_cast<int64_t>(m.fp8.recipe));
+  attributes.ints.push_back(keeps ? 1 : 0);
+  return attributes;
+}
+
 // What a layer is given besides its input; each may be empty.
 struct MegatronContext {
   Var angles;    // of rotary positions

@@ -2,22 +2,13 @@
 
 #include <algorithm>
 
-#include "operator/parallel_rows.h"
+#include "operator/transformer_engine_parts.h"
 
 namespace headroom::op {
 
 namespace {
 
-constexpr double kNormFlops = 8;  // per element
 constexpr double kSoftmaxFlops = 5;
-
-// What the ranks' parts of a sum become: each rank's share of the sequence, or the whole in place.
-Tensor reduced(Eager& e, const Tensor& sum, const ParallelLinear& module) {
-  if (module.ranks <= 1) return sum;
-  if (module.sequence_parallel) return scattered_rows(e, sum, module.ranks);
-  e.collective(OpKind::all_reduce, sum.bytes(), sum.bytes());
-  return sum;
-}
 
 // rows [n, k] by a matrix of n columns: [n, m].
 Tensor product(Eager& e, const Tensor& rows, int64_t columns, const Tensor& matrix) {
@@ -50,28 +41,9 @@ Normed normalize(Eager& e, const Tensor& rows, bool has_mean) {
   normed.out = e.empty(rows.sizes(), rows.dtype());
   if (has_mean) normed.mean = e.empty({rows.size(0)}, DType::f32);
   normed.rstd = e.empty({rows.size(0)}, DType::f32);
-  row_kernel(e, OpKind::layer_norm, rows, kNormFlops, rows.bytes(), rows.bytes());
+  row_kernel(e, OpKind::layer_norm, rows, kTeNormFlops, rows.bytes(), rows.bytes());
   return normed;
 }
-
-// Gradients of the input, the weight and, where there is one, the bias into result[0], [1], [2].
-void normalize_backward(Eager& e, const Tensor& rows, const Tensor& weight, bool has_bias,
-                        Grads& result) {
-  result[0] = e.empty(rows.sizes(), rows.dtype());
-  result[1] = e.empty(weight.sizes(), weight.dtype());
-  if (has_bias) result[2] = e.empty(weight.sizes(), weight.dtype());
-  row_kernel(e, OpKind::layer_norm, rows, 2 * kNormFlops, 2 * rows.bytes(), rows.bytes());
-}
-
-Dims with_last(const Tensor& like, int64_t first, int64_t last) {
-  return {first, like.size(1), last};
-}
-
-}  // namespace
-
-namespace {
-
-bool gathers(const ParallelLinear& module) { return module.sequence_parallel && module.ranks > 1; }
 
 // Rows of this rank, by its columns of the matrix: [s, b, columns].
 Tensor column_product(Eager& e, const Tensor& input, const Tensor& rows, const Tensor& weight,
@@ -83,11 +55,7 @@ Tensor column_product(Eager& e, const Tensor& input, const Tensor& rows, const T
   }
   Tensor out = product(e, whole, weight.size(0), weight);
   whole = Tensor();
-  const Dims sizes =
-      with_last(input, input.size(0) * (gathers(module) ? module.ranks : 1), weight.size(0));
-  out = e.alias(out, sizes, contiguous_strides(sizes));
-  out->base = Tensor();
-  return out;
+  return as_sequences(e, out, input.size(1));
 }
 
 // The gradient of this rank's rows, and of the weight and the bias where they are wanted.
@@ -165,10 +133,7 @@ Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
                      const ParallelLinear& module) {
   const Tensor rows = rows_of(e, input);
   Tensor out = reduced(e, product(e, rows, weight.size(0), weight), module);
-  const int64_t batch = std::max<int64_t>(input.size(1), 1);
-  const Dims sizes{out.size(0) / batch, batch, weight.size(0)};
-  out = e.alias(out, sizes, contiguous_strides(sizes));
-  out->base = Tensor();
+  out = as_sequences(e, out, input.size(1));
   Node* node = e.history("_LinearBackward", {&input, &weight}, {&out});
   if (node == nullptr) return out;
   node->save(rows);
@@ -176,8 +141,7 @@ Tensor te_row_linear(Eager& e, const Tensor& input, const Tensor& weight,
   node->apply = [module, input_sizes = input.sizes()](Eager& eager, Node& n, Grads& g,
                                                       Grads& result) {
     Tensor grad = rows_of(eager, contiguous(eager, g[0]));
-    if (module.sequence_parallel && module.ranks > 1)
-      grad = gathered_rows(eager, grad, module.ranks);
+    if (gathers(module)) grad = gathered_rows(eager, grad, module.ranks);
     const Tensor& matrix = n.saved[1];
     if (n.needs(0)) {
       result[0] = view(eager, product(eager, grad, matrix.size(1), matrix), input_sizes);

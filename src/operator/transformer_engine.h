@@ -1,6 +1,6 @@
 // NVIDIA Transformer Engine's modules as operators: what each keeps for backward and what it takes
-// inside, in 16- or 32-bit types (no FP8). Tensors are [sequence, batch, features], on one rank of
-// a group that divides a layer's matrices ("tensor parallel").
+// inside, in 16- or 32-bit types (FP8: transformer_engine_fp8.h). Tensors are [sequence, batch,
+// features], on one rank of a group that divides a layer's matrices ("tensor parallel").
 //
 // With `sequence_parallel` what lies between the matrices is divided along the sequence: a column
 // parallel layer gathers its input, and again in backward; a row parallel one scatters its output.
@@ -15,6 +15,7 @@
 #include <span>
 
 #include "operator/eager.h"
+#include "operator/fp8.h"
 
 namespace headroom::op {
 
@@ -23,6 +24,9 @@ struct ParallelLinear {
   bool sequence_parallel = false;
   // The weight's gradient is added to a buffer that is there already (fuse_wgrad_accumulation).
   bool fused_accumulation = false;
+  Fp8Recipe fp8 = Fp8Recipe::none;
+  // In FP8: what came in is kept, since others keep it as well (save_original_input).
+  bool keeps_original = false;
 };
 
 // Column parallel, behind a LayerNorm (an RMSNorm where there is no norm_bias): input

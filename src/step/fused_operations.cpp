@@ -1,6 +1,7 @@
 #include "step/fused_operations.h"
 
 #include "operator/megatron.h"
+#include "operator/transformer_engine_fp8.h"
 
 namespace headroom::step {
 
@@ -35,12 +36,42 @@ std::vector<op::FastLoraModule> modules_of(const Attributes& a, std::span<const 
   return modules;
 }
 
+// In FP8 the recipe follows, and whether what comes in is kept as it is (model/megatron_fp8.h).
 op::ParallelLinear parallel_of(const Attributes& a) {
-  return {a.ints[0], a.ints[1] != 0, a.ints[2] != 0};
+  op::ParallelLinear module{a.ints[0], a.ints[1] != 0, a.ints[2] != 0};
+  if (a.ints.size() > 3) {
+    module.fp8 = static_cast<op::Fp8Recipe>(a.ints[3]);
+    module.keeps_original = a.ints[4] != 0;
+  }
+  return module;
+}
+
+bool is_in_fp8(const Attributes& a) {
+  return a.ints.size() > 3 && parallel_of(a).fp8 != op::Fp8Recipe::none;
+}
+
+Tensor run_fp8(Eager& e, const model::Operation& operation, std::span<const Tensor> in) {
+  const op::ParallelLinear module = parallel_of(operation.attributes);
+  switch (operation.kind) {
+    case OpKind::te_norm_linear:
+      return op::te_fp8_norm_linear(e, in[0], in[1], in[2], in[3], in[4], module);
+    case OpKind::te_column_linear:
+      return op::te_fp8_column_linear(e, in[0], in[1], in[2], module);
+    case OpKind::te_row_linear:
+      return op::te_fp8_row_linear(e, in[0], in[1], module);
+    default:
+      return op::te_fp8_grouped_linear(e, in[0], in.subspan(1), module);
+  }
+}
+
+bool is_te_linear(OpKind kind) {
+  return kind == OpKind::te_norm_linear || kind == OpKind::te_column_linear ||
+         kind == OpKind::te_row_linear || kind == OpKind::te_grouped_linear;
 }
 
 Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const Tensor> in) {
   const Attributes& a = operation.attributes;
+  if (is_te_linear(operation.kind) && is_in_fp8(a)) return run_fp8(e, operation, in);
   switch (operation.kind) {
     case OpKind::te_norm_linear:
       return op::te_norm_linear(e, in[0], in[1], in[2], in[3], in[4], parallel_of(a));

@@ -17,8 +17,15 @@ double element_size(const OperatorWork& work, const StepShape& shape) {
   return static_cast<double>(op::element_size(shape.type));
 }
 
+// Of a step's operators those with operands of one byte are Transformer Engine's in FP8; what comes
+// out is in the step's type (operator/transformer_engine_fp8.h).
+bool is_fp8_product(const OperatorWork& work) {
+  return work.kind == op::OpKind::mm && work.element_bytes == 1;
+}
+
 // Half precision is the step's where that has one: the devices' rates of the two are alike.
 Rate rate_of(const OperatorWork& work, const StepShape& shape) {
+  if (is_fp8_product(work)) return Rate::fp8;
   if (work.element_bytes == 2) return shape.type == op::DType::f16 ? Rate::fp16 : Rate::bf16;
   if (work.element_bytes == 4) return Rate::fp32;
   return timing::rate_of(shape.type);
@@ -141,7 +148,9 @@ Rate rate_of(op::DType type) {
 
 GemmShape product_shape(const OperatorWork& work, const StepShape& shape) {
   const double element = element_size(work, shape);
-  const double results = std::max(work.bytes_written / element, 1.0);
+  const double result =
+      is_fp8_product(work) ? static_cast<double>(op::element_size(shape.type)) : element;
+  const double results = std::max(work.bytes_written / result, 1.0);
   const double k = std::max(work.flops / (2 * results), 1.0);
   if (work.rows > 0) {
     return {.m = work.rows, .n = whole(results / static_cast<double>(work.rows)), .k = whole(k)};

@@ -23,6 +23,20 @@ TEST(OperatorWork, AProductHasTheRowsItSays) {
   EXPECT_EQ(said.k, 1024);
 }
 
+// Operands of one byte, and a result of the step's two.
+TEST(OperatorWork, AProductInFp8HasTheSameSizes) {
+  OperatorWork work{OpGroup::gemm, 2.0 * 512 * 3072 * 1024, 1.0 * (512 * 1024 + 3072 * 1024),
+                    2.0 * 512 * 3072, 1};
+  work.kind = op::OpKind::mm;
+  work.rows = 512;
+  const Call call = call_of(work, kStep);
+  const auto& said = std::get<GemmShape>(call.shape);
+  EXPECT_EQ(said.m, 512);
+  EXPECT_EQ(said.n, 3072);
+  EXPECT_EQ(said.k, 1024);
+  EXPECT_EQ(call.rate, device::Rate::fp8);
+}
+
 TEST(OperatorWork, AttentionHasItsOwnQueriesAndKeys) {
   constexpr double kBytes = 2.0 * 4 * 128 * 16 * 64;
   OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 128 * 512, 3 * kBytes, kBytes, 2};

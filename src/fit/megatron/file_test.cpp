@@ -65,6 +65,7 @@ TEST_F(MegatronFile, WhatIsEmittedIsTheSameSetting) {
             "--moe-shared-expert-intermediate-size 64",
             {},
             {}},
+           {"--bf16 --fp8-format hybrid --fp8-recipe tensorwise", {}, 16},
            {"--bf16 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1",
             {{"grad-accum", "8"}, {"checkpointing", "selective"}},
             {}},

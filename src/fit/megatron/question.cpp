@@ -87,6 +87,15 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   return {};
 }
 
+model::MegatronFp8 fp8_of(const engines::MegatronArguments& from) {
+  model::MegatronFp8 fp8;
+  if (from.fp8_format.empty()) return fp8;
+  fp8.recipe = op::fp8_recipe_of(from.fp8_recipe);
+  fp8.history = from.fp8_history;
+  fp8.router_pads = from.fp8_router_pads;
+  return fp8;
+}
+
 // A tokenizer decides the vocabulary where no size is given.
 Result<int64_t> vocabulary_of(const engines::MegatronArguments& from, const std::string& file) {
   if (!from.vocabulary) {
@@ -232,6 +241,7 @@ Result<FitQuestion> megatron_question(FitQuestion question,
   if (from.type == "fp16" && !from.gradients_in_float32) data.gradients = op::DType::f16;
   data.shares_embedding = from.tied && from.stages > 1;
   setting.stage.model.deterministic = from.deterministic;
+  setting.stage.model.fp8 = fp8_of(from);
   HEADROOM_TRY(set_batch(from, file, spread.data, question));
   if (setting.stage.rank.chunks() > 1 && question.grad_accum % from.stages != 0) {
     return undivided("the " + words(question.grad_accum) + " micro-batches of a step are no " +
@@ -292,6 +302,9 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
                        : question.checkpointing.kind == CheckpointingKind::selective ? "selective"
                                                                                      : "none");
   add("dtype", words_of(question.dtype));
+  if (m.fp8.is_on()) {
+    add("fp8-recipe", std::string(op::name_of(m.fp8.recipe)));
+  }
   add("gradients", std::string(op::dtype_name(setting.data.gradients)));
   add("attention", m.attention == model::MegatronAttention::automatic ? "auto"
                    : m.attention == model::MegatronAttention::flash   ? "flash"
@@ -322,6 +335,12 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
         "; what a real router gives a rank varies from step to step, and activations "
         "with it (--expert-imbalance)");
   }
+  if (question.megatron->stage.model.fp8.is_on()) {
+    notes.emplace_back(
+        "what Transformer Engine keeps in FP8 is as its source has it; of the runs in FP8 whose "
+        "memory was at hand none was without other things that are not modelled "
+        "(docs/measurements/2026-11-27-megatron-fp8)");
+  }
   notes.emplace_back(
       "what the device shows is as measured on one GPU, and a process' communicators more (" +
       std::to_string(communicator_count(question)) +
@@ -335,6 +354,7 @@ Result<int64_t> megatron_parameters(const MegatronSetting& setting) {
   whole.rank = {};
   whole.rank.chunk_layers = {whole.model.layers};
   whole.micro_batch = whole.sequence = whole.decoder_sequence = 1;  // they need none
+  whole.model.fp8 = {};                                             // which wants more of them
   HEADROOM_ASSIGN(const model::Graph graph, model::build_megatron_stage(whole));
   return model::parameter_count(graph, false);
 }

@@ -102,6 +102,53 @@ TEST(MegatronQuestion, FusionsAndSharedExpertsReachTheModel) {
   EXPECT_NE(refused.error().message.find("(local) with RMSNorm"), std::string::npos);
 }
 
+// Products in FP8 keep less for backward, and weights twice on a Hopper, once on a Blackwell.
+TEST(MegatronQuestion, Fp8IsOfTheDevice) {
+  const std::string fp8 = " --fp8-format hybrid --fp8-recipe ";
+  const auto on = [&](const std::string& device, const std::string& more) {
+    auto q = question(more);
+    EXPECT_TRUE(q) << q.error().to_string();
+    q->device = device;
+    return answer(*q);
+  };
+  const auto between_steps = [&](const std::string& device, const std::string& more) {
+    const auto answered = on(device, more);
+    EXPECT_TRUE(answered) << answered.error().to_string();
+    return answered ? static_cast<double>(answered->memory.steady_allocated.count) : 0;
+  };
+  constexpr double kWeights = 8.0 * 12 * 512 * 512;
+  constexpr double kSmall = 65'536;  // scales, a block of the allocator each
+  EXPECT_NEAR(
+      between_steps("h100-sxm-80gb", fp8 + "tensorwise") - between_steps("h100-sxm-80gb", ""),
+      2 * kWeights, kSmall);
+  EXPECT_NEAR(
+      between_steps("b200-sxm-180gb", fp8 + "tensorwise") - between_steps("b200-sxm-180gb", ""),
+      kWeights, kSmall);
+  for (const auto& [device, recipe] :
+       {std::pair{"a100-sxm-80gb", "delayed"}, std::pair{"h100-sxm-80gb", "mxfp8"},
+        std::pair{"b200-sxm-180gb", "blockwise"}}) {
+    const auto refused = on(device, fp8 + recipe);
+    ASSERT_FALSE(refused) << device << recipe;
+    EXPECT_NE(refused.error().message.find(recipe), std::string::npos);
+  }
+}
+
+// A step's products are priced by the device's rate of FP8, so that large ones take less.
+TEST(MegatronQuestion, Fp8ProductsTakeLessTime) {
+  const std::string large =
+      "--hidden-size 8192 --num-attention-heads 64 --seq-length 4096 "
+      "--max-position-embeddings 4096 --num-layers 1 ";
+  const auto seconds = [&](const std::string& more) {
+    const auto answered = answer(*question(large + more));
+    EXPECT_TRUE(answered) << answered.error().to_string();
+    return answered && answered->time ? answered->time->step_seconds.expected : 0;
+  };
+  const double plain = seconds("");
+  const double fp8 = seconds("--fp8-format hybrid");
+  EXPECT_GT(fp8, plain / 2);
+  EXPECT_LT(fp8, plain);
+}
+
 TEST(MegatronQuestion, LatentAttentionIsRead) {
   const auto q = question(
       "--multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "

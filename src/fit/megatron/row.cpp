@@ -87,7 +87,6 @@ struct Modelled {
 };
 constexpr std::array kModelled{
     Modelled{"mtp_layers", {"0"}},
-    Modelled{"fp8", {"none"}},
     Modelled{"cpu_offload", {"none"}},
     Modelled{"cuda_graph", {"none"}},
     Modelled{"fsdp", {"none"}},
@@ -132,6 +131,17 @@ Result<void> check(const MegatronRow& row) {
                        std::string(word) + "' is not modelled");
   }
   return {};
+}
+
+// "hybrid/tensorwise", a format and a recipe; what else is said behind them is not modelled.
+Result<void> read_fp8(const MegatronRow& row, model::MegatronFp8& fp8) {
+  std::string_view words = row["fp8"];
+  if (words.empty() || words == "none") return {};
+  for (const std::string_view format : {"e4m3/", "hybrid/"}) {
+    if (words.starts_with(format)) fp8.recipe = op::fp8_recipe_of(words.substr(format.size()));
+  }
+  if (fp8.is_on()) return {};
+  return unsupported("Megatron-LM with fp8 '" + std::string(words) + "' is not modelled");
 }
 
 // Its scripts say `--spec local` in the place of --transformer-impl.
@@ -193,6 +203,7 @@ Result<void> read_latent(const MegatronRow& row, model::MegatronModel& m) {
 Result<void> read_model(const MegatronRow& row, model::MegatronModel& m) {
   HEADROOM_TRY(read_sizes(row, m));
   HEADROOM_TRY(read_latent(row, m));
+  HEADROOM_TRY(read_fp8(row, m.fp8));
   std::string_view norm = row["norm"];
   constexpr std::string_view kOfHeads = " +qk_norm";
   const bool norms_heads = norm.ends_with(kOfHeads);

@@ -147,6 +147,21 @@ TEST(MegatronRow, ItsOwnModulesAreLocal) {
   EXPECT_TRUE(bert->megatron->stage.model.local);
 }
 
+TEST(MegatronRow, Fp8IsAFormatAndARecipe) {
+  for (const auto& [words, recipe] : {std::pair{"none", op::Fp8Recipe::none},
+                                      std::pair{"hybrid/tensorwise", op::Fp8Recipe::tensorwise},
+                                      std::pair{"e4m3/delayed", op::Fp8Recipe::delayed}}) {
+    const auto question = asked(small_gpt(), {{"fp8", words}});
+    ASSERT_TRUE(question) << question.error().to_string();
+    EXPECT_EQ(question->megatron->stage.model.fp8.recipe, recipe) << words;
+  }
+  for (const char* words : {"e4m3/tensorwise param_gather", "hybrid/", "fp4 e2m1/nvfp4",
+                            "e4m3/mxfp8 param_gather first_last_bf16"}) {
+    EXPECT_EQ(reason({{"fp8", words}}),
+              std::string("Megatron-LM with fp8 '") + words + "' is not modelled");
+  }
+}
+
 // Words that nobody read a source for are refused, not taken for the usual one.
 TEST(MegatronRow, WordsThatAreNotKnownAreRefused) {
   for (const auto& [column, known, unknown] :

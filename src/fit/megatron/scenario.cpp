@@ -52,6 +52,22 @@ bool has_softmax_kernel(const MegatronSetting& setting, Dtype dtype, int64_t key
          rows % (keys <= kShort ? 8 : 4) == 0;
 }
 
+Result<void> set_fp8(const device::Device& device, int compute_capability,
+                     model::MegatronFp8& fp8) {
+  if (!fp8.is_on()) return {};
+  if (device.vendor != device::Vendor::nvidia ||
+      !op::multiplies_fp8(fp8.recipe, compute_capability)) {
+    return Error{
+        ErrorCode::usage,
+        "FP8 (" + std::string(op::name_of(fp8.recipe)) + ") is not modelled on " + device.name,
+        "--device",
+        "delayed and tensorwise from Ada and Hopper on, blockwise on Hopper, mxfp8 on "
+        "Blackwell"};
+  }
+  fp8.keeps_twice = op::keeps_fp8_twice(fp8.recipe, compute_capability);
+  return {};
+}
+
 }  // namespace
 
 int64_t te_workspace_bytes(int compute_capability) {
@@ -63,13 +79,14 @@ step::Pipeline pipeline_of(const model::MegatronRank& rank) {
   return {rank.pipeline, rank.stage, rank.chunks(), rank.group};
 }
 
-void set_megatron(Scenario& s) {
+Result<void> set_megatron(Scenario& s) {
   MegatronSetting& setting = *s.question.megatron;
   setting.stage.micro_batch = s.question.batch;
   setting.stage.sequence = s.question.seq;
   setting.micro_batches = s.question.grad_accum;
   setting.stage.workspace_bytes = te_workspace_bytes(s.train.environment.compute_capability);
   model::MegatronModel& m = setting.stage.model;
+  HEADROOM_TRY(set_fp8(*s.device, s.train.environment.compute_capability, m.fp8));
   m.expert_share = setting.routes_among_ranks() ? s.question.expert_imbalance.expected : 1;
   if (m.local) {
     m.attention = MegatronAttention::unfused;
@@ -108,6 +125,7 @@ void set_megatron(Scenario& s) {
   if (setting.blas_workspace_bytes >= 0) {
     train.environment.blas.main_bytes = setting.blas_workspace_bytes;
   }
+  return {};
 }
 
 }  // namespace headroom::fit

@@ -6,8 +6,9 @@
 namespace headroom::fit {
 
 // The step's options; batch, sequence and accumulation are the question's. The device and the
-// versions are there already. REQUIRES: scenario.question.megatron.
-void set_megatron(Scenario& scenario);
+// versions are there already. The Error is about products in FP8 on a device that has none.
+// REQUIRES: scenario.question.megatron.
+Result<void> set_megatron(Scenario& scenario);
 
 // The stage's place among the others.
 [[nodiscard]] step::Pipeline pipeline_of(const model::MegatronRank& rank);

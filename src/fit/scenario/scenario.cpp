@@ -219,7 +219,7 @@ void set_autocast_weights(Scenario& s) {
 Result<Scenario> complete_megatron(Scenario s) {
   HEADROOM_TRY(set_allocator(s));
   HEADROOM_TRY(set_versions(s));
-  set_megatron(s);
+  HEADROOM_TRY(set_megatron(s));
   s.offered =
       s.device->usable_memory.known() ? s.device->usable_memory.value : s.device->memory.value;
   return s;
