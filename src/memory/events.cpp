@@ -54,6 +54,12 @@ Result<void> validate_trace(const MemoryTrace& trace) {
   if (!trace.cache_emptied.empty() && trace.cache_emptied.back() > trace.events.size()) {
     return bad_event(trace.cache_emptied.back(), "the cache is emptied behind the end");
   }
+  for (const StreamUse& use : trace.stream_uses) {
+    if (use.buffer >= trace.buffers.size()) return bad_event(0, "a stream uses an unknown buffer");
+  }
+  if (!std::ranges::is_sorted(trace.stream_progress, {}, &StreamProgress::event)) {
+    return bad_event(0, "the places where streams get on are not in order");
+  }
   return {};
 }
 

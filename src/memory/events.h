@@ -58,12 +58,31 @@ struct MemoryEvent {
   uint32_t operation = 0;  // index of the operator that caused it, in the maker's numbering
 };
 
+// Tensor.record_stream(): a buffer that another stream uses, too. What is freed of it comes back
+// when that stream has got so far.
+struct StreamUse {
+  uint32_t buffer = 0;
+  uint32_t stream = 0;
+  bool operator==(const StreamUse&) const = default;
+};
+
+// From before event `event` on the program knows of `count` more of its frees, in their order, that
+// `stream` has got past them.
+struct StreamProgress {
+  size_t event = 0;
+  uint32_t stream = 0;
+  size_t count = 0;
+  bool operator==(const StreamProgress&) const = default;
+};
+
 struct MemoryTrace {
   std::vector<BufferInfo> buffers;
   std::vector<MemoryEvent> events;
   // Before which events the program called torch.cuda.empty_cache(): ascending indices, at most one
   // behind the last.
   std::vector<size_t> cache_emptied;
+  std::vector<StreamUse> stream_uses;         // at most one a buffer
+  std::vector<StreamProgress> stream_progress;  // in the order of events
 
   void empty_cache() { cache_emptied.push_back(events.size()); }
   // Adds a buffer and its alloc event; returns the buffer's index.
@@ -81,7 +100,7 @@ struct MemoryTrace {
 
 // Checks that every event names a buffer that exists, that each buffer is allocated at most once
 // and freed at most once, after it was allocated, that no size is negative, and that the cache is
-// emptied in order. The error names the event's index. Linear time.
+// emptied and streams get on in order. The error names the event's index. Linear time.
 Result<void> validate_trace(const MemoryTrace& trace);
 
 }  // namespace headroom::memory

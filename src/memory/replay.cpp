@@ -10,6 +10,17 @@ void raise(Peak& peak, const Statistic& statistic, size_t event) {
   if (statistic.peak > peak.bytes) peak = {statistic.peak, event};
 }
 
+constexpr uint32_t kNoStream = UINT32_MAX;
+
+// Empty where no stream uses another's buffers.
+std::vector<uint32_t> streams_by_buffer(const MemoryTrace& trace) {
+  std::vector<uint32_t> streams;
+  if (trace.stream_uses.empty()) return streams;
+  streams.resize(trace.buffers.size(), kNoStream);
+  for (const StreamUse& use : trace.stream_uses) streams[use.buffer] = use.stream;
+  return streams;
+}
+
 }  // namespace
 
 ReplayResult replay(const MemoryTrace& trace, const AllocatorSettings& settings,
@@ -23,14 +34,22 @@ ReplayResult replay(const MemoryTrace& trace, const AllocatorSettings& settings,
   int64_t last_reserved = 0;
   size_t done = 0;
   auto next_emptied = trace.cache_emptied.begin();
+  const std::vector<uint32_t> used_by = streams_by_buffer(trace);
+  auto progress = trace.stream_progress.begin();
   for (; done < trace.events.size(); ++done) {
     for (; next_emptied != trace.cache_emptied.end() && *next_emptied <= done; ++next_emptied) {
       allocator.empty_cache();
+    }
+    for (; progress != trace.stream_progress.end() && progress->event <= done; ++progress) {
+      allocator.complete_events(progress->stream, progress->count);
     }
     const MemoryEvent& event = trace.events[done];
     HEADROOM_CHECK(event.buffer < blocks.size(), "event of an unknown buffer");
     if (event.kind == EventKind::free) {
       if (blocks[event.buffer] == kNoBlock) continue;  // of zero bytes
+      if (event.buffer < used_by.size() && used_by[event.buffer] != kNoStream) {
+        allocator.record_stream(blocks[event.buffer], used_by[event.buffer]);
+      }
       allocator.free(blocks[event.buffer]);
       continue;
     }

@@ -29,6 +29,32 @@ TEST(Replay, EmptiesTheCacheWhereTheProgramDid) {
   EXPECT_FALSE(validate_trace(trace));
 }
 
+// A block that another stream used is nobody's until the program knows that the stream is past it;
+// where memory would run out, it is waited for.
+TEST(Replay, BlocksThatAnotherStreamUsedComeBackLate) {
+  constexpr uint32_t kUser = 1;
+  MemoryTrace trace;
+  const uint32_t first = trace.alloc({.requested_bytes = 40 * kMiB}, 0);
+  trace.stream_uses.push_back({first, kUser});
+  trace.free(first, 0);
+  trace.free(trace.alloc({.requested_bytes = 40 * kMiB}, 1), 1);
+  trace.stream_progress.push_back({trace.events.size(), kUser, 1});
+  trace.alloc({.requested_bytes = 40 * kMiB}, 2);
+  trace.alloc({.requested_bytes = 40 * kMiB}, 3);
+  ASSERT_TRUE(validate_trace(trace));
+  DeviceMemory device;
+  const ReplayResult late = replay(trace, {}, device, {});
+  EXPECT_EQ(late.peak_reserved.bytes, 80 * kMiB);
+  EXPECT_EQ(late.peak_allocated.bytes, 80 * kMiB);
+  trace.events.resize(trace.events.size() - 2);
+  EXPECT_EQ(replay(trace, {}, device, {}).peak_reserved.bytes, 80 * kMiB);
+  EXPECT_EQ(replay(trace, {}, device, {}).peak_allocated.bytes, 40 * kMiB);
+  DeviceMemory small(Bytes(50 * kMiB), Bytes(50 * kMiB));
+  EXPECT_FALSE(replay(trace, {}, small, {}).out_of_memory);
+  trace.stream_uses.front().buffer = 9;
+  EXPECT_FALSE(validate_trace(trace));
+}
+
 TEST(Replay, FindsPeaksAndWhatTheyAreMadeOf) {
   MemoryTrace trace;
   trace.alloc({.requested_bytes = 30 * kMiB, .category = Category::parameter}, 0);

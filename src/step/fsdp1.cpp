@@ -78,6 +78,9 @@ class Fsdp1 final : public ShardedMethod {
     units_.back()->is_root = true;
   }
 
+  // What the first step lets go of comes back in the second.
+  [[nodiscard]] bool is_steady_at_once() const override { return false; }
+
   // Unit by unit: its parameters come to the device, become one, and the rank keeps its share.
   std::vector<OptimizedParameter> construct(Frame&, std::vector<OptimizedParameter>) override {
     std::vector<OptimizedParameter> all;
@@ -251,8 +254,17 @@ class Fsdp1 final : public ShardedMethod {
     return low;
   }
 
+  // _FreeEventQueue: before a unit is gathered, the host waits for the oldest of two events.
+  void wait_for_units_let_go() {
+    constexpr size_t kMostInFlight = 2;
+    if (let_go_ < kMostInFlight) return;
+    recorder_.stream_got_on(kComputeStream, 1);
+    --let_go_;
+  }
+
   void gather(Unit& unit) {
     if (unit.is_gathered) return;
+    wait_for_units_let_go();
     const StreamScope on_stream(recorder_, kGatherStream);
     const Tensor shard = share_to_gather(unit);
     CategoryScope scope(recorder_, Category::gathered);
@@ -264,8 +276,10 @@ class Fsdp1 final : public ShardedMethod {
 
   void reshard(Unit& unit, bool lets_go) {
     if (lets_go && unit.is_gathered) {
+      recorder_.use_on_stream(unit.whole, kComputeStream);
       eager_.release_storage(unit.whole);
       unit.is_gathered = false;
+      ++let_go_;
     }
     unit.is_prefetched = false;
   }
@@ -388,6 +402,7 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   std::vector<std::unique_ptr<Unit>> units_;
+  size_t let_go_ = 0;  // units, whose events the host has not waited for
   bool reduces_ = true;     // gradients, in this micro-batch's backward
   Frame* frame_ = nullptr;  // of the forward pass that runs or ran last
   std::vector<Unit*> order_;

@@ -15,9 +15,12 @@
 //   5. What watches a frozen unit's inputs (register_multi_grad_hook) and an input that is a leaf
 //      hold each other, so the inputs of reentrant checkpoints, and their gradients, stay until the
 //      end of backward, where FSDP takes its hooks away.
-// Gathering runs on a stream of its own, and so does reducing; blocks say which. That a block which
-// another stream used comes back late (record_stream) is not modelled: it moves reserved memory,
-// never allocated.
+// Gathering runs on a stream of its own, and so does reducing; blocks say which. A block that
+// another stream used comes back late (record_stream), which moves reserved memory, never
+// allocated. What was gathered is that: the host is taken to be as far ahead as FSDP lets it, which
+// waits, before it gathers, until at most one of the units that it let go may be in use
+// (limit_all_gathers). Gradients are taken to be reduced by the time that they are let go: that fits
+// what was measured better (docs/measurements/2026-11-27-fsdp1-late).
 // Source: torch/distributed/fsdp/_runtime_utils.py, _flat_param.py, _exec_order_utils.py (PyTorch
 // 2.0 to 2.13 alike in this).
 #pragma once

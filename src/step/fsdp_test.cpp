@@ -179,6 +179,22 @@ TEST(Fsdp1, AnOffloadedShareGoesBeforeTheWholeComes) {
   EXPECT_GT(gathers, 2 * kLayers);
 }
 
+// The host waits for all but two of the units that were let go whenever it gathers one; the step's
+// last ones nobody waits for.
+TEST(Fsdp1, WhatWasGatheredComesBackLate) {
+  const StepTrace trace = trace_of(options_of(2));
+  ASSERT_TRUE(memory::validate_trace(trace.memory));
+  size_t gathered = 0;
+  for (const memory::BufferInfo& buffer : trace.memory.buffers) {
+    gathered += buffer.category == Category::gathered ? 1 : 0;
+  }
+  EXPECT_EQ(trace.memory.stream_uses.size(), gathered);
+  const size_t on_their_way = gathered - trace.memory.stream_progress.size();
+  EXPECT_GE(on_their_way, 2U);
+  EXPECT_LE(on_their_way, 4U);
+  EXPECT_TRUE(trace_of(options_of(2, 2)).memory.stream_uses.empty());
+}
+
 TEST(Fsdp1, GathersTheRootAndTwoLayersAtMost) {
   EXPECT_EQ(most_of(trace_of(options_of(4)), Category::gathered), kRoot + 2 * kLayer);
 }

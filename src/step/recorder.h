@@ -64,6 +64,14 @@ class Recorder : public op::Sink {
   void await_all() { awaits_all_ = collectives_ > 0; }
   // A block of the host's memory that stays, for what is not on the device.
   void hold_on_host(int64_t bytes, HostMemory::Kind kind);
+  // record_stream(): what is freed of this block comes back once `stream` has got so far.
+  void use_on_stream(const op::Tensor& tensor, uint32_t stream) {
+    trace_.memory.stream_uses.push_back({tensor->storage->buffer, stream});
+  }
+  // The host knows that `stream` has got past so many more of such frees.
+  void stream_got_on(uint32_t stream, size_t frees) {
+    trace_.memory.stream_progress.push_back({trace_.memory.events.size(), stream, frees});
+  }
   // torch.cuda.empty_cache().
   void empty_cache() { trace_.memory.empty_cache(); }
   [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }

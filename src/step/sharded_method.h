@@ -13,6 +13,7 @@
 namespace headroom::step {
 
 // Of the blocks of gathering and of reducing.
+inline constexpr uint32_t kComputeStream = 0;
 inline constexpr uint32_t kGatherStream = 1;
 inline constexpr uint32_t kReduceStream = 2;
 inline constexpr uint32_t kAllReduceStream = 3;  // among replicas

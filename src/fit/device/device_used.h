@@ -7,9 +7,8 @@
 // than the device has, the allocator empties its cache, and any amount between need and device may
 // be left.
 //
-// Among several ranks it was up to nine tenths more, with a fused loss the same again: blocks that
-// another stream used come back late, so that each stream's pool grows. Measured of FSDP's first
-// version alone; its second and ZeRO's third stage, which gather on streams of their own, too, take
+// Among several ranks it was up to half as much again, with a fused loss up to seven tenths, beyond
+// what the replay has of blocks that come back late. Measured of FSDP's first version alone; its second and ZeRO's third stage, which gather on streams of their own, too, take
 // the same shares, and FSDP's second needs them less.
 //
 // The shares come from docs/measurements/2026-11-21-device-used, whose script says how true
