@@ -127,7 +127,8 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
 void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
   const FitQuestion& question = scenario.question;
   answer.notes.emplace_back(
-      "layers are shared out among stages as torchtitan does it, embedding and head counting as one "
+      "layers are shared out among stages as torchtitan does it, embedding and head counting as "
+      "one "
       "each; stages are told of their inputs (PipelineStage's input_args), else the first step has "
       "a pass each way more");
   if (!scenario.train.keep_outputs) {

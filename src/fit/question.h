@@ -116,9 +116,9 @@ struct FitQuestion {
   int64_t stages = 1;        // of a pipeline, as torch.distributed.pipelining runs it
   int64_t stage_chunks = 1;  // of the model on each of them, interleaved
   PipelineOrder pipeline_order = PipelineOrder::one_forward_one_backward;
-  int64_t stage = 0;         // that is looked at: the answer is about all, and shows the fullest
-  int64_t nodes = 1;         // that the devices are spread over evenly
-  std::string link;          // between them, of one device: "ib-400g"; empty: not said
+  int64_t stage = 0;  // that is looked at: the answer is about all, and shows the fullest
+  int64_t nodes = 1;  // that the devices are spread over evenly
+  std::string link;   // between them, of one device: "ib-400g"; empty: not said
   // DistributedDataParallel's arguments.
   int64_t bucket_cap_mb = 25;
   bool gradient_as_bucket_view = false;

@@ -33,9 +33,9 @@ enum class Category : uint8_t {
   temporary,  // made and released inside one operator or between neighbours
   workspace,  // cuBLAS and other libraries' scratch that goes through the allocator
   input,
-  gathered,  // of parameters that several ranks share, while this one has them whole
+  gathered,       // of parameters that several ranks share, while this one has them whole
   communication,  // what collectives send and receive besides: gradients' buckets
-  kv_cache,  // keys and values of earlier tokens, in generation
+  kv_cache,       // keys and values of earlier tokens, in generation
   other,
 };
 inline constexpr size_t kCategoryCount = static_cast<size_t>(Category::other) + 1;
@@ -81,7 +81,7 @@ struct MemoryTrace {
   // Before which events the program called torch.cuda.empty_cache(): ascending indices, at most one
   // behind the last.
   std::vector<size_t> cache_emptied;
-  std::vector<StreamUse> stream_uses;         // at most one a buffer
+  std::vector<StreamUse> stream_uses;           // at most one a buffer
   std::vector<StreamProgress> stream_progress;  // in the order of events
 
   void empty_cache() { cache_emptied.push_back(events.size()); }

@@ -36,8 +36,8 @@ struct EngineOptions {
   EngineHooks hooks;
 };
 
-// A run for the gradients of some leaves alone (torch.autograd.grad with inputs): nodes that none of
-// them is behind do not run, and nodes that run do not compute what goes there.
+// A run for the gradients of some leaves alone (torch.autograd.grad with inputs): nodes that none
+// of them is behind do not run, and nodes that run do not compute what goes there.
 struct GradientsWanted {
   std::span<op::Node* const> leaves;  // their AccumulateGrad nodes
   bool retain_graph = false;

@@ -402,7 +402,7 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   std::vector<std::unique_ptr<Unit>> units_;
-  size_t let_go_ = 0;  // units, whose events the host has not waited for
+  size_t let_go_ = 0;       // units, whose events the host has not waited for
   bool reduces_ = true;     // gradients, in this micro-batch's backward
   Frame* frame_ = nullptr;  // of the forward pass that runs or ran last
   std::vector<Unit*> order_;

@@ -19,10 +19,10 @@
 // another stream used comes back late (record_stream), which moves reserved memory, never
 // allocated. What was gathered is that: the host is taken to be as far ahead as FSDP lets it, which
 // waits, before it gathers, until at most one of the units that it let go may be in use
-// (limit_all_gathers). Gradients are taken to be reduced by the time that they are let go: that fits
-// what was measured better (docs/measurements/2026-11-27-fsdp1-late).
-// Source: torch/distributed/fsdp/_runtime_utils.py, _flat_param.py, _exec_order_utils.py (PyTorch
-// 2.0 to 2.13 alike in this).
+// (limit_all_gathers). Gradients are taken to be reduced by the time that they are let go: that
+// fits what was measured better (docs/measurements/2026-11-27-fsdp1-late). Source:
+// torch/distributed/fsdp/_runtime_utils.py, _flat_param.py, _exec_order_utils.py (PyTorch 2.0
+// to 2.13 alike in this).
 #pragma once
 
 #include <memory>

@@ -22,8 +22,8 @@ struct ShardedParameter {
   DType gathered_type{};
   op::Dims rows;  // of the shard
   Tensor shard;   // as the optimizer sees it; nothing where it is the host's
-  Tensor whole;  // its storage comes and goes
-  Tensor leaf;   // the parameter, a view of it
+  Tensor whole;   // its storage comes and goes
+  Tensor leaf;    // the parameter, a view of it
   // Of micro-batches that were not reduced, in the type of reductions, where it is another.
   Tensor added_up;
 };
@@ -175,7 +175,8 @@ class Fsdp2 final : public ShardedMethod {
                                              unit.gathered.bytes());
   }
 
-  // What is copied into the buffer, where that is no block of the rank's own: all that is cast in one
+  // What is copied into the buffer, where that is no block of the rank's own: all that is cast in
+  // one
   // (_get_param_all_gather_inputs), or of the host's each for itself (FSDPParam.all_gather_inputs).
   std::vector<Tensor> shares_to_gather(const Unit& unit) {
     CategoryScope temporary(recorder_, Category::temporary);
@@ -348,8 +349,7 @@ class Fsdp2 final : public ShardedMethod {
     Tensor output = reduced_share(unit, share, type, with_gradient.front()->type);
     if (options_.offload) return;  // copied to the host
     for (ShardedParameter* parameter : with_gradient) {
-      Tensor view =
-          eager_.alias(output, parameter->rows, op::contiguous_strides(parameter->rows));
+      Tensor view = eager_.alias(output, parameter->rows, op::contiguous_strides(parameter->rows));
       view->base = Tensor();
       if (parameter->shard->grad) {
         op::add_inplace(eager_, parameter->shard->grad, view);

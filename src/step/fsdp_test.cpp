@@ -114,7 +114,8 @@ TEST(Fsdp2, OffloadedSharesComeOneByOne) {
   for (size_t i = 0; i < events.size(); ++i) {
     const memory::BufferInfo& buffer = trace.memory.buffers[events[i].buffer];
     const bool is_filled = events[i].kind == memory::EventKind::alloc && buffer.stream == 1 &&
-                           buffer.category == Category::gathered && buffer.requested_bytes == kLayer;
+                           buffer.category == Category::gathered &&
+                           buffer.requested_bytes == kLayer;
     if (!is_filled) continue;
     ++gathers;
     int64_t held = 0, most = 0;

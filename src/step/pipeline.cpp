@@ -46,8 +46,8 @@ std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batc
     if (i < total) passes.push_back({true, chunk_of(pipeline, i)});
     if (i < warmup) continue;
     const int64_t done = i - warmup;
-    passes.push_back({false, last_first(pipeline, done),
-                      splits ? BackwardPart::inputs : BackwardPart::whole});
+    passes.push_back(
+        {false, last_first(pipeline, done), splits ? BackwardPart::inputs : BackwardPart::whole});
     if (splits && done >= pipeline.stage) add_weights();
   }
   while (splits && weights < total) add_weights();

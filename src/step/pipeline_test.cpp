@@ -13,7 +13,7 @@ std::string words(const std::vector<PipelinePass>& passes) {
   std::string all;
   for (const PipelinePass& pass : passes) {
     if (!all.empty()) all += ' ';
-    all += pass.is_forward                       ? 'F'
+    all += pass.is_forward                     ? 'F'
            : pass.part == BackwardPart::whole  ? 'B'
            : pass.part == BackwardPart::inputs ? 'I'
                                                : 'W';

@@ -79,9 +79,8 @@ void TorchStages::begin_step(int step) {
 
 // Activations of all stages first, then gradients from the last stage on.
 void TorchStages::make_buffers() {
-  if (std::ranges::any_of(stages_, [](const Stage& s) {
-        return !s.received.empty() || !s.gradients.empty();
-      })) {
+  if (std::ranges::any_of(
+          stages_, [](const Stage& s) { return !s.received.empty() || !s.gradients.empty(); })) {
     return;
   }
   recorder_.set_category(Category::communication);
@@ -90,8 +89,7 @@ void TorchStages::make_buffers() {
     for (const GraphInput& input : stage.chunk.inputs) {
       if (!input.requires_grad) continue;
       while (stage.received.size() < count) {
-        stage.received.push_back(
-            eager_.empty(input.shape, input.dtype.value_or(options_.weights)));
+        stage.received.push_back(eager_.empty(input.shape, input.dtype.value_or(options_.weights)));
       }
     }
   }
@@ -113,8 +111,7 @@ void TorchStages::put_inputs(Stage& stage, size_t micro_batch, Frame& frame) {
       continue;
     }
     const auto begin = static_cast<int64_t>(micro_batch) * input.shape[0];
-    frame[input.value] =
-        op::slice(eager_, stage.whole_inputs[i], 0, begin, begin + input.shape[0]);
+    frame[input.value] = op::slice(eager_, stage.whole_inputs[i], 0, begin, begin + input.shape[0]);
   }
 }
 
@@ -124,8 +121,8 @@ void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
   eager_.set_module(0);
   put_inputs(stage, micro_batch, frame);
   if (options_.parallel != nullptr) {
-    options_.parallel->begin_forward(
-        {stage.forward == 1, stage.forward == options_.micro_batches}, frame);
+    options_.parallel->begin_forward({stage.forward == 1, stage.forward == options_.micro_batches},
+                                     frame);
   }
   interpreter_.run(stage.chunk.begin, stage.loss_begin, frame);
   last_output_ = Tensor();
@@ -155,8 +152,7 @@ bool TorchStages::is_sent_in_warmup(const Stage& stage) const {
 }
 
 bool TorchStages::waits_for_each() const {
-  return is_single() &&
-         options_.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
+  return is_single() && options_.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
 }
 
 void TorchStages::send(const Tensor& tensor, Tensor& latest) {

@@ -70,7 +70,7 @@ class TorchStages {
     std::vector<op::Tensor> gradients;       // of the outputs, by micro-batch
     std::vector<Held> held;                  // by micro-batch
     bool receives = false;
-    uint32_t loss_begin = 0;  // instruction: the module has returned
+    uint32_t loss_begin = 0;                         // instruction: the module has returned
     int64_t forward = 0, backward = 0, weights = 0;  // passes that are done
 
     [[nodiscard]] bool is_last() const { return chunk.loss != model::kNoValue; }
@@ -104,11 +104,11 @@ class TorchStages {
   Engine& engine_;
   const TorchStagesOptions options_;
   std::vector<Stage> stages_;
-  const op::Dims sent_sizes_;  // of hidden states
-  std::vector<op::Tensor> sent_;         // to be waited for at the end
-  op::Tensor sent_forward_;              // by 1F1B, the latest
-  op::Tensor sent_gradient_;             // the same
-  op::Tensor sent_in_warmup_;            // the last before the one that is sent_forward_
+  const op::Dims sent_sizes_;     // of hidden states
+  std::vector<op::Tensor> sent_;  // to be waited for at the end
+  op::Tensor sent_forward_;       // by 1F1B, the latest
+  op::Tensor sent_gradient_;      // the same
+  op::Tensor sent_in_warmup_;     // the last before the one that is sent_forward_
   op::Tensor last_output_;
   std::vector<op::Tensor> losses_;
   std::vector<op::Tensor> outputs_;  // to be returned

@@ -306,8 +306,8 @@ class TrainingRun {
   // An optimizer that steps in backward is part of the passes, and makes its states in the first.
   [[nodiscard]] bool may_repeat() {
     const bool is_steady = !parallel_ || parallel_->is_steady_at_once();
-    return options_.repeat_steps && is_steady && !torch_stages_ && !options_.optimizer_in_backward && repeater_ &&
-           repeater_->settle();
+    return options_.repeat_steps && is_steady && !torch_stages_ &&
+           !options_.optimizer_in_backward && repeater_ && repeater_->settle();
   }
 
   EngineOptions engine_options() {

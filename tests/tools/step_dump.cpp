@@ -411,7 +411,7 @@ headroom::text::Json passes_of(const TrainOptions& options) {
   using headroom::step::BackwardPart;
   headroom::text::Json list = headroom::text::Json::array();
   for (const auto& pass : headroom::step::passes_of(options.pipeline, options.accumulation)) {
-    const char* kind = pass.is_forward                           ? "F"
+    const char* kind = pass.is_forward                     ? "F"
                        : pass.part == BackwardPart::whole  ? "B"
                        : pass.part == BackwardPart::inputs ? "I"
                                                            : "W";
@@ -425,8 +425,8 @@ void take_parts(const headroom::text::JsonView& config, const TrainOptions& opti
                 headroom::model::BuildOptions& build) {
   const auto whole = headroom::model::build_graph(config, build);
   if (!whole) return;
-  const int64_t layers = std::ranges::count(
-      whole->regions, headroom::model::RegionKind::layer, &headroom::model::Region::kind);
+  const int64_t layers = std::ranges::count(whole->regions, headroom::model::RegionKind::layer,
+                                            &headroom::model::Region::kind);
   const auto& pipeline = options.pipeline;
   const auto all = headroom::step::model_parts(layers, pipeline.stages * pipeline.chunks);
   if (!all) return;

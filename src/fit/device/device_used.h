@@ -8,8 +8,9 @@
 // be left.
 //
 // Among several ranks it was up to half as much again, with a fused loss up to seven tenths, beyond
-// what the replay has of blocks that come back late. Measured of FSDP's first version alone; its second and ZeRO's third stage, which gather on streams of their own, too, take
-// the same shares, and FSDP's second needs them less.
+// what the replay has of blocks that come back late. Measured of FSDP's first version alone; its
+// second and ZeRO's third stage, which gather on streams of their own, too, take the same shares,
+// and FSDP's second needs them less.
 //
 // The shares come from docs/measurements/2026-11-21-device-used, whose script says how true
 // intervals are that were derived without the model that they are held against.

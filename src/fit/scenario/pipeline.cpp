@@ -28,9 +28,7 @@ bool runs_in_rounds(const FitQuestion& q) {
 }
 
 // schedules.py: as many rounds as the stages go into the micro-batches, at least one.
-int64_t rounds_of(const FitQuestion& q) {
-  return std::max<int64_t>(1, q.grad_accum / q.stages);
-}
+int64_t rounds_of(const FitQuestion& q) { return std::max<int64_t>(1, q.grad_accum / q.stages); }
 
 constexpr int64_t kMostLayers = 100'000;
 
@@ -98,7 +96,8 @@ void set_pipeline(Scenario& s) {
 
 Result<void> set_parts(Scenario& s) {
   const FitQuestion& q = s.question;
-  HEADROOM_ASSIGN(const auto layers, s.model->view().optional_int("num_hidden_layers", 1, kMostLayers));
+  HEADROOM_ASSIGN(const auto layers,
+                  s.model->view().optional_int("num_hidden_layers", 1, kMostLayers));
   if (!layers) return unsupported("method", "a pipeline of this architecture");
   const int64_t count = q.stages * q.stage_chunks;
   const auto all = step::model_parts(*layers, count);

@@ -63,8 +63,7 @@ timing::Division division_of(const FitQuestion& question) {
     return {.ranks = question.ranks,
             .replicas = question.replicas,
             .tensor_ranks = question.tensor_ranks,
-            .stages_apart =
-                question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage};
+            .stages_apart = question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage};
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
   const MegatronSetting& setting = *question.megatron;

@@ -112,9 +112,7 @@ constexpr Change kChanges[] = {
      "FullyShardedDataParallel(..., cpu_offload=CPUOffload(True)), or fully_shard(..., "
      "offload_policy=CPUOffloadPolicy())",
      "the host steps the optimizer; parameters and gradients travel over PCIe every step",
-     [](const FitQuestion& q) {
-       return is_fsdp(q.division) && q.offload == Offload::none;
-     }},
+     [](const FitQuestion& q) { return is_fsdp(q.division) && q.offload == Offload::none; }},
     {"offload-parameters", "optimizer states and parameters in the host's memory",
      "--offload optimizer,parameters", nullptr, "DeepSpeed offload_optimizer and offload_param",
      "states and parameters travel over PCIe every step",

@@ -81,8 +81,10 @@ TEST_F(SetupFile, WhatTorchtitanSaysOtherwiseIsNamed) {
             (std::vector<std::string>{"reduce-dtype", "clip", "optimizer", "loss"}));
   asked.model = "openai-community/gpt2";
   EXPECT_FALSE(emit_setup(asked, request));
-  for (const auto& [name, words] :
-       {std::pair{"method", "ddp:8"}, {"method", "lora,fsdp2:8"}, {"method", "fsdp2:4,pp:2"}, {"checkpointing", "every-2"}}) {
+  for (const auto& [name, words] : {std::pair{"method", "ddp:8"},
+                                    {"method", "lora,fsdp2:8"},
+                                    {"method", "fsdp2:4,pp:2"},
+                                    {"checkpointing", "every-2"}}) {
     FitQuestion other = question_of({{"method", "fsdp2:8"}});
     other.model = "Qwen/Qwen3-14B";
     ASSERT_TRUE(other.set(name, words));

@@ -154,8 +154,7 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
 // All of a step's are in its trace, and a micro-batch's passes far apart in it.
 Result<double> StepTimer::one_more_of_gpipe(const Scenario& scenario,
                                             const step::StepTrace& trace) const {
-  HEADROOM_ASSIGN(const step::StepTrace longer,
-                  step_of(scenario, scenario.train.accumulation + 1));
+  HEADROOM_ASSIGN(const step::StepTrace longer, step_of(scenario, scenario.train.accumulation + 1));
   HEADROOM_ASSIGN(const timing::StepTime more, priced(scenario, longer, {}));
   HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, trace, {}));
   return more.seconds - less.seconds;
@@ -171,8 +170,8 @@ Result<double> StepTimer::micro_batch_seconds(const Scenario& scenario,
   if (pipeline.schedule == step::PipelineSchedule::gpipe) {
     return one_more_of_gpipe(scenario, trace);
   }
-  const int64_t enough = step::representative_micro_batches(
-      pipeline, std::numeric_limits<int64_t>::max(), kSteady);
+  const int64_t enough =
+      step::representative_micro_batches(pipeline, std::numeric_limits<int64_t>::max(), kSteady);
   const int64_t most = std::max(there, enough);
   std::optional<step::StepTrace> longer;
   std::optional<step::StepTrace> shorter;
