@@ -128,9 +128,8 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
   const FitQuestion& question = scenario.question;
   answer.notes.emplace_back(
       "layers are shared out among stages as torchtitan does it, embedding and head counting as "
-      "one "
-      "each; stages are told of their inputs (PipelineStage's input_args), else the first step has "
-      "a pass each way more");
+      "one each; stages are told of their inputs (PipelineStage's input_args), else the first step "
+      "has a pass each way more");
   if (!scenario.train.keep_outputs) {
     answer.notes.emplace_back(
         "the schedule returns no outputs (step(..., return_outputs=False)); with --keep-outputs "

@@ -176,8 +176,8 @@ class Fsdp2 final : public ShardedMethod {
   }
 
   // What is copied into the buffer, where that is no block of the rank's own: all that is cast in
-  // one
-  // (_get_param_all_gather_inputs), or of the host's each for itself (FSDPParam.all_gather_inputs).
+  // one (_get_param_all_gather_inputs), or of the host's each for itself
+  // (FSDPParam.all_gather_inputs).
   std::vector<Tensor> shares_to_gather(const Unit& unit) {
     CategoryScope temporary(recorder_, Category::temporary);
     std::vector<Tensor> shares;
