@@ -31,11 +31,19 @@ bool runs_in_rounds(const FitQuestion& q) {
 int64_t rounds_of(const FitQuestion& q) { return std::max<int64_t>(1, q.grad_accum / q.stages); }
 
 constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostMicroBatches = 4096;
 
 std::string words(int64_t number) { return std::to_string(number); }
 
-// What a schedule's constructor refuses.
+// What a schedule's constructor refuses, and what would take too long: stages have buffers for each
+// micro-batch, and GPipe runs each.
 Result<void> check_micro_batches(const FitQuestion& q) {
+  if (q.grad_accum > kMostMicroBatches) {
+    return contradiction("grad-accum",
+                         "a pipeline's step is modelled up to " + words(kMostMicroBatches) +
+                             " micro-batches",
+                         "a larger --batch");
+  }
   const bool is_plain = !runs_in_rounds(q);
   if (is_plain && q.pipeline_order != PipelineOrder::gpipe && q.grad_accum < q.stages) {
     return contradiction("grad-accum",
