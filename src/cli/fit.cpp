@@ -7,6 +7,7 @@
 #include "cli/deliver.h"
 #include "cli/fit_answers.h"
 #include "cli/fit_megatron.h"
+#include "cli/search_bar.h"
 #include "cli/verb.h"
 #include "device/price.h"
 #include "fit/search/methods.h"
@@ -163,7 +164,11 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
     return Error{ErrorCode::usage, "is of one method", std::string("--") + flag,
                  "--method ddp:8, say, in place of --gpus"};
   }
-  HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
+  fit::MethodsAnswer answer;
+  {
+    SearchBar bar(console);
+    HEADROOM_ASSIGN(answer, fit::choose_method(question, gpus, bar.progress()));
+  }
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_TRY(emit_choice(question, gpus, request, answer));
   }
@@ -198,7 +203,11 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
   }
   std::optional<std::string> only;
   if (words.has("device")) only = question.device;
-  HEADROOM_ASSIGN(const fit::SmallestAnswer answer, fit::find_smallest(question, most, only));
+  fit::SmallestAnswer answer;
+  {
+    SearchBar bar(console);
+    HEADROOM_ASSIGN(answer, fit::find_smallest(question, most, only, bar.progress()));
+  }
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::smallest_text(answer, terminal);

@@ -157,6 +157,12 @@ void MegatronSearch::add(MegatronFound found) {
   found_.insert(place, std::move(found));
 }
 
+void MegatronSearch::tell(const SearchProgress& progress, size_t done) {
+  state_.done = static_cast<int64_t>(done);
+  state_.of = static_cast<int64_t>(candidates_.size());
+  if (progress) progress(state_);
+}
+
 void MegatronSearch::find_frontier(const SearchProgress& progress) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
     return std::pair(c.least.seconds, c.least.bytes);
@@ -165,9 +171,12 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
     std::vector<Candidate*> batch;
     for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
       Candidate& candidate = candidates_[next];
-      if (candidate.fate == Fate::refused) continue;
-      candidate.fate = fate_of(candidate);
-      if (candidate.fate == Fate::open) batch.push_back(&candidate);
+      if (candidate.fate != Fate::refused) candidate.fate = fate_of(candidate);
+      if (candidate.fate == Fate::open) {
+        batch.push_back(&candidate);
+      } else {
+        ++state_.passed_over;
+      }
     }
     using Tried = Result<std::optional<MegatronOutcome>>;
     std::vector<Tried> outcomes(batch.size(), std::optional<MegatronOutcome>());
@@ -175,13 +184,14 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
                          [&](size_t i) { outcomes[i] = try_candidate(*batch[i]); });
     for (size_t i = 0; i < batch.size(); ++i) {
       batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      ++(outcomes[i] ? state_.predicted : state_.passed_over);
       if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
       if (!outcomes[i]) continue;
       std::optional<MegatronOutcome>& outcome = *outcomes[i];
       batch[i]->fits = !outcome || outcome->verdict == Verdict::yes;
       if (outcome && batch[i]->fits) add({batch[i]->division, std::move(*outcome)});
     }
-    if (progress) progress(static_cast<int64_t>(next), static_cast<int64_t>(candidates_.size()));
+    tell(progress, next);
   }
 }
 
@@ -190,7 +200,6 @@ void MegatronSearch::find_least(const SearchProgress& progress) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
     return std::pair(c.least.bytes, c.least.seconds);
   });
-  const auto settings = static_cast<int64_t>(candidates_.size());
   for (size_t next = 0; next < candidates_.size();) {
     std::vector<Candidate*> batch;
     for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
@@ -208,13 +217,17 @@ void MegatronSearch::find_least(const SearchProgress& progress) {
       outcomes[i] = question ? predict_megatron(any_, timer_, *question) : question.error();
     });
     for (size_t i = 0; i < batch.size(); ++i) {
+      const int was_predicted = batch[i]->fate == Fate::predicted ? 1 : 0;
       batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      const int more = (outcomes[i] ? 1 : 0) - was_predicted;
+      state_.predicted += more;
+      state_.passed_over -= more;
       if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
       if (!outcomes[i]) continue;
       const bool is_less = found_.empty() || outcomes[i]->used < found_.front().outcome.used;
       if (is_less) found_ = {{batch[i]->division, std::move(*outcomes[i])}};
     }
-    if (progress) progress(static_cast<int64_t>(next), settings);
+    tell(progress, next);
   }
 }
 

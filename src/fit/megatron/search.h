@@ -25,6 +25,7 @@
 #include "fit/megatron/bounds.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/methods.h"
+#include "fit/search/search_progress.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -85,6 +86,7 @@ class MegatronSearch {
   Result<std::optional<MegatronOutcome>> try_candidate(const Candidate& candidate) const;
   void find_frontier(const SearchProgress& progress);
   void find_least(const SearchProgress& progress);
+  void tell(const SearchProgress& progress, size_t done);
   void add(MegatronFound found);
 
   const Scenario& any_;
@@ -93,6 +95,7 @@ class MegatronSearch {
   std::vector<Candidate> candidates_;
   std::vector<MegatronFound> found_;
   std::optional<Error> refused_;
+  SearchState state_;  // what is told
 };
 
 }  // namespace headroom::fit

@@ -181,6 +181,42 @@ TEST(Methods, AnOpenMicroBatchIsSearched) {
   EXPECT_EQ(chosen->batch, chosen->rows.front().batch);
 }
 
+// What a terminal shows: parts that go on to their ends, and settings that only become more.
+TEST(Methods, WhoWaitsIsTold) {
+  FitQuestion question = small_question();
+  question.given.clear();
+  question.model = "meta-llama/Llama-3.1-8B";
+  question.batch = 1;
+  ASSERT_TRUE(question.set("global-batch", "64"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  std::vector<SearchState> states;
+  const SearchProgress progress = [&](const SearchState& state) { states.push_back(state); };
+  const auto chosen = choose_method(question, 16, progress);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  ASSERT_GT(states.size(), chosen->rows.size());
+  int64_t settings = 0;
+  for (const SearchState& state : states) {
+    EXPECT_LE(state.done, state.of);
+    EXPECT_GE(state.predicted + state.passed_over, settings);
+    settings = state.predicted + state.passed_over;
+  }
+  EXPECT_EQ(states.back().done, states.back().of);
+  EXPECT_EQ(states.back().predicted, chosen->searched.predicted);
+  EXPECT_EQ(states.back().passed_over, chosen->searched.refused);
+  EXPECT_EQ(settings, chosen->searched.settings);
+  // tp:16 is more than there are heads; every other way has several micro-batches.
+  EXPECT_GT(chosen->searched.refused, 0);
+  EXPECT_GT(chosen->searched.settings, static_cast<int64_t>(chosen->rows.size()));
+}
+
+TEST(Methods, EachRowIsASettingThatWasLookedAt) {
+  const auto chosen = choose_method(small_question(), 4);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->searched.settings, 18);
+  EXPECT_EQ(chosen->searched.predicted, 18);
+  EXPECT_FALSE(chosen->is_selection);
+}
+
 TEST(Methods, WhereOnlyOneKindFitsItIsThat) {
   FitQuestion question = small_question();
   question.model = "meta-llama/Llama-2-7b-hf";

@@ -51,6 +51,23 @@ TEST(Smallest, TheLeastComesFirst) {
   for (const Hardware& hardware : answer->rows) EXPECT_EQ(hardware.row.verdict, Verdict::yes);
 }
 
+// Devices go by, first to see whether they do it, then to be ranked.
+TEST(Smallest, WhoWaitsIsTold) {
+  FitQuestion question = asked("openai-community/gpt2");
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  SearchState last;
+  const SearchProgress progress = [&](const SearchState& state) {
+    EXPECT_LE(state.done, state.of);
+    EXPECT_GE(state.predicted, last.predicted);
+    last = state;
+  };
+  const auto answer = find_smallest(question, 1, {}, progress);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(last.of, static_cast<int64_t>(answer->rows.size()));
+  EXPECT_EQ(last.done, last.of);
+  EXPECT_GE(last.predicted, 2 * last.of);
+}
+
 TEST(Smallest, WhatFitsNowhereIsAnAnswer) {
   const auto answer = find_smallest(asked("meta-llama/Llama-2-70b-hf"), 1, "rtx-4090");
   ASSERT_TRUE(answer) << answer.error().to_string();
