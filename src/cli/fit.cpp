@@ -116,6 +116,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
     HEADROOM_TRY(asked.set("method", row.method));
     if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
     if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
+    if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
     if (row.batch != plain.batch) HEADROOM_TRY(asked.set("batch", std::to_string(row.batch)));
     asked.grad_accum = row.grad_accum;
     const bool is_said = fit::can_be_said(asked, request.kind);

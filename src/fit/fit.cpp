@@ -182,6 +182,13 @@ Result<void> check_imbalance(const FitQuestion& question) {
                        "leave it out, or divide the experts among ranks");
 }
 
+// So of precision.
+Result<void> check_precision(const FitQuestion& question) {
+  if (!question.any_precision) return {};
+  return contradiction("mixed-precision", "any is for a search, and one setting has one precision",
+                       "add --gpus N or --smallest, without a division; or say none, bf16 or fp16");
+}
+
 // Beside the one figure, which all others of the answer go with.
 Result<void> add_peak_interval(const Scenario& scenario, Bytes expected, FitAnswer& answer) {
   HEADROOM_ASSIGN(answer.memory.peak_allocated_interval, peak_by_imbalance(scenario, expected));
@@ -283,6 +290,7 @@ Result<Begun> begin(const FitQuestion& question) {
 Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
   HEADROOM_TRY(check_imbalance(question));
+  HEADROOM_TRY(check_precision(question));
   HEADROOM_ASSIGN(const Begun begun, begin(question));
   const Scenario& scenario = begun.scenario;
   const DetailedPrediction& detail = begun.detail;

@@ -11,6 +11,7 @@
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/search/network.h"
+#include "fit/search/precision.h"
 #include "fit/search/search.h"
 #include "fit/time/step_timer.h"
 #include "step/transform/tensor_plan.h"
@@ -88,59 +89,78 @@ Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate
   return {};
 }
 
-// One way to divide the step and to recompute; `offload` is empty where the question says it.
-Result<Candidate> candidate_of(const FitQuestion& question, const std::string& division,
-                               const std::string& checkpointing, const std::string& offload = "") {
+// A way to run a step; what is empty the question says.
+struct Way {
+  std::string division;
+  std::string checkpointing;
+  std::string offload;
+  std::optional<Precision> precision;
+};
+
+Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   const std::string trained = method_word(question);
   Candidate candidate{question, {}};
   MethodRow& row = candidate.row;
-  row.method = division.empty() ? trained : trained == "full" ? division : trained + "," + division;
-  row.checkpointing = checkpointing;
+  row.method = way.division.empty() ? trained
+               : trained == "full"  ? way.division
+                                    : trained + "," + way.division;
+  row.checkpointing = way.checkpointing;
   row.flags = "--method " + row.method;
   HEADROOM_TRY(candidate.question.set("method", row.method));
-  if (!checkpointing.empty()) {
-    HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
-    if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
+  if (!way.checkpointing.empty()) {
+    HEADROOM_TRY(candidate.question.set("checkpointing", way.checkpointing));
+    if (way.checkpointing != "none") row.flags += " --checkpointing " + way.checkpointing;
   }
-  if (!offload.empty()) {
-    row.offload = offload;
-    HEADROOM_TRY(candidate.question.set("offload", offload));
-    row.flags += " --offload " + offload;
+  if (!way.offload.empty()) {
+    row.offload = way.offload;
+    HEADROOM_TRY(candidate.question.set("offload", way.offload));
+    row.flags += " --offload " + way.offload;
+  }
+  if (way.precision) {
+    row.precision = way.precision;
+    HEADROOM_TRY(ask_in(*way.precision, candidate.question));
+    row.flags += " " + way.precision->flags();
   }
   HEADROOM_TRY(accumulate_for_group(question, candidate));
   return candidate;
 }
 
+// In each way to recompute and each precision that the question leaves open.
+Result<void> add_candidates(const Scenario& scenario, const std::string& division,
+                            const std::string& offload, std::vector<Candidate>& candidates) {
+  HEADROOM_ASSIGN(const auto precisions, precisions_of(scenario, division));
+  for (const std::string& checkpointing : checkpointings_of(scenario.question)) {
+    for (const std::optional<Precision>& precision : precisions) {
+      HEADROOM_ASSIGN(Candidate candidate, candidate_of(scenario.question, {division, checkpointing,
+                                                                            offload, precision}));
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return {};
+}
+
 Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
-  const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
   HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
   for (const std::string& division : divisions) {
-    for (const std::string& checkpointing : checkpointings_of(question)) {
-      HEADROOM_ASSIGN(Candidate candidate, candidate_of(question, division, checkpointing));
-      candidates.push_back(std::move(candidate));
-    }
+    HEADROOM_TRY(add_candidates(scenario, division, "", candidates));
   }
   return candidates;
 }
 
 // With the host's memory, where nothing fits without: DeepSpeed's ways to use it.
 Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario, int64_t gpus) {
-  const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
-  if (question.given.contains("offload") || scenario.traced) return candidates;
+  if (scenario.question.given.contains("offload") || scenario.traced) return candidates;
   const std::string all = ":" + std::to_string(gpus);
-  struct Way {
+  struct Offloaded {
     const char* division;
     const char* offload;
   };
-  for (const auto& [division, offload] : {Way{"zero2", "optimizer"}, Way{"zero3", "optimizer"},
-                                          Way{"zero3", "optimizer,parameters"}}) {
-    for (const std::string& checkpointing : checkpointings_of(question)) {
-      HEADROOM_ASSIGN(Candidate candidate,
-                      candidate_of(question, division + all, checkpointing, offload));
-      candidates.push_back(std::move(candidate));
-    }
+  for (const auto& [division, offload] :
+       {Offloaded{"zero2", "optimizer"}, Offloaded{"zero3", "optimizer"},
+        Offloaded{"zero3", "optimizer,parameters"}}) {
+    HEADROOM_TRY(add_candidates(scenario, division + all, offload, candidates));
   }
   return candidates;
 }
@@ -415,6 +435,7 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   answer.device.count = gpus;
   answer.grad_accum = question.grad_accum;
   explain(answer);
+  if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   return answer;
 }

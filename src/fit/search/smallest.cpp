@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/network.h"
+#include "fit/search/precision.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -121,6 +122,7 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
   const auto tried = std::ranges::find_if(found, [](const auto& one) { return bool(one); });
   const Result<Found>& shown = fitting.empty() ? *tried : found[fitting.front()];
   HEADROOM_TRY(describe(*shown->scenario, timer, answer));
+  if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
   return answer;
 }
 

@@ -68,6 +68,18 @@ TEST(Smallest, WhoWaitsIsTold) {
   EXPECT_GE(last.predicted, 2 * last.of);
 }
 
+// Where the precision is left open, the fastest that fits is of one of them, and says which.
+TEST(Smallest, EveryPrecisionIsTried) {
+  FitQuestion question = asked("facebook/opt-1.3b");
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  const auto answer = find_smallest(question, 1, "a100-sxm-40gb");
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_EQ(answer->rows.size(), 1U);
+  EXPECT_EQ(answer->rows.front().row.flags, "--method full --dtype bf16");
+  EXPECT_EQ(std::ranges::count(answer->notes, kPrecisionChanges), 1);
+}
+
 TEST(Smallest, WhatFitsNowhereIsAnAnswer) {
   const auto answer = find_smallest(asked("meta-llama/Llama-2-70b-hf"), 1, "rtx-4090");
   ASSERT_TRUE(answer) << answer.error().to_string();

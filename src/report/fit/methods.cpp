@@ -63,6 +63,7 @@ std::string way_words(const MethodRow& row) {
     words += " with " + row.checkpointing + " checkpointing";
   }
   if (!row.offload.empty()) words += " and --offload " + row.offload;
+  if (row.precision) words += " " + row.precision->words();
   return words;
 }
 
@@ -205,6 +206,9 @@ Json row_json(const MethodRow& row) {
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
   if (row.host) json.set("host_bytes", host_json(*row.host));
+  if (row.precision) {
+    json.set("dtype", row.precision->dtype).set("mixed_precision", row.precision->mixed_precision);
+  }
   return json;
 }
 
