@@ -148,13 +148,19 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
-  auto time = timer.time_of(scenario, trace);
-  if (!time) {
-    answer.notes.push_back("no step time: " + time.error().message);
-    return {};
-  }
-  answer.time = std::move(*time);
   const auto& megatron = scenario.question.megatron;
+  // Stages have been timed, this one among them.
+  const bool is_timed =
+      !answer.stages.empty() &&
+      answer.stages[static_cast<size_t>(megatron->stage.rank.stage)].time.has_value();
+  if (!is_timed) {
+    auto time = timer.time_of(scenario, trace);
+    if (!time) {
+      answer.notes.push_back("no step time: " + time.error().message);
+      return {};
+    }
+    answer.time = std::move(*time);
+  }
   if (!answer.stages.empty()) {
     answer.time = pipeline_time(answer.stages, megatron->stage.rank.chunks());
     if (!answer.time) answer.notes.emplace_back("no step time: one stage's is not known");
@@ -185,8 +191,10 @@ Result<void> check_imbalance(const FitQuestion& question) {
 // So of precision.
 Result<void> check_precision(const FitQuestion& question) {
   if (!question.any_precision) return {};
-  return contradiction("mixed-precision", "any is for a search, and one setting has one precision",
-                       "add --gpus N or --smallest, without a division; or say none, bf16 or fp16");
+  return contradiction(
+      "mixed-precision", "any is for a search, and one setting has one precision",
+      "headroom fit MODEL with --gpus N or --smallest, without a division; or say none, "
+      "bf16 or fp16");
 }
 
 // Beside the one figure, which all others of the answer go with.
@@ -270,14 +278,28 @@ Result<Begun> begin_one(const FitQuestion& question) {
   return Begun{std::move(**scenario), std::move(**detail), std::move(**timer), {}};
 }
 
+// The fullest stage is answered for; what was predicted of it among the others is kept, unless a
+// timeline is wanted, which takes a replay of its own.
 Result<Begun> begin_pipeline(FitQuestion question) {
-  HEADROOM_ASSIGN(StepTimer timer, StepTimer::make(question.calibration));
-  HEADROOM_ASSIGN(const Scenario any, resolve(question));
-  HEADROOM_ASSIGN(std::vector<StageFigures> stages, stages_of(any, timer));
+  std::optional<Result<Scenario>> any;
+  std::optional<Result<StepTimer>> timer;
+  for_each_in_parallel(2, 0, [&](size_t i) {
+    if (i == 0) any = resolve(question);
+    if (i == 1) timer = StepTimer::make(question.calibration);
+  });
+  if (!*timer) return timer->error();
+  if (!*any) return any->error();
+  DetailedPrediction detail;
+  HEADROOM_ASSIGN(std::vector<StageFigures> stages,
+                  stages_of(**any, **timer, {.known = {}, .fullest = &detail}));
   question.megatron->look_at(fullest_stage(stages));
-  HEADROOM_ASSIGN(Scenario scenario, vary(any, question));
-  HEADROOM_ASSIGN(DetailedPrediction detail, predict_for(scenario));
-  return Begun{std::move(scenario), std::move(detail), std::move(timer), std::move(stages)};
+  HEADROOM_ASSIGN(Scenario scenario, vary(**any, question));
+  if (question.timeline) {
+    HEADROOM_ASSIGN(detail, predict_for(scenario));
+  } else {
+    add_oom_probability(scenario, detail);
+  }
+  return Begun{std::move(scenario), std::move(detail), std::move(**timer), std::move(stages)};
 }
 
 Result<Begun> begin(const FitQuestion& question) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "base/parallel.h"
@@ -252,6 +254,11 @@ Result<FitQuestion> megatron_question(FitQuestion question,
 
 Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer) {
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
+  return stage_figures(scenario, timer, detail);
+}
+
+StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
+                           const DetailedPrediction& detail) {
   const Prediction& prediction = detail.prediction;
   const model::MegatronRank& rank = scenario.question.megatron->stage.rank;
   const step::Pipeline& pipeline = scenario.train.pipeline;
@@ -271,15 +278,51 @@ Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& ti
   return figures;
 }
 
-Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer) {
+namespace {
+
+// How full it is; of equals the first stage counts.
+auto fullness_of(const StageFigures& stage) {
+  return std::tuple(stage.device_used.expected.count, stage.peak_allocated.count, -stage.stage);
+}
+
+// Keeps what was predicted of the fullest of the stages that it is given, by any number of threads.
+class Fullest {
+ public:
+  // Null: nothing is kept.
+  explicit Fullest(DetailedPrediction* kept) : kept_(kept) {}
+  void take(const StageFigures& stage, DetailedPrediction detail) {
+    if (kept_ == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    if (fullness_ && fullness_of(stage) < *fullness_) return;
+    fullness_ = fullness_of(stage);
+    *kept_ = std::move(detail);
+  }
+
+ private:
+  DetailedPrediction* kept_;
+  std::mutex mutex_;
+  std::optional<decltype(fullness_of(StageFigures()))> fullness_;
+};
+
+}  // namespace
+
+Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer,
+                                            const StagesBeside& beside) {
   const int64_t count = any.question.megatron->stage.rank.pipeline;
+  Fullest fullest(beside.fullest);
   std::vector<Result<StageFigures>> made(static_cast<size_t>(count), StageFigures());
   for_each_in_parallel(made.size(), 0, [&](size_t i) {
-    FitQuestion asked = any.question;
-    asked.megatron->look_at(static_cast<int64_t>(i));
+    const auto stage = static_cast<int64_t>(i);
     made[i] = [&]() -> Result<StageFigures> {
+      const auto known = std::ranges::find(beside.known, stage, &StageFigures::stage);
+      if (known != beside.known.end()) return *known;
+      FitQuestion asked = any.question;
+      asked.megatron->look_at(stage);
       HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
-      return stage_figures(scenario, timer);
+      HEADROOM_ASSIGN(DetailedPrediction detail, predict_with_trace(scenario));
+      StageFigures figures = stage_figures(scenario, timer, detail);
+      fullest.take(figures, std::move(detail));
+      return figures;
     }();
   });
   std::vector<StageFigures> stages;
@@ -297,12 +340,7 @@ Verdict worst_verdict(const std::vector<StageFigures>& stages) {
 }
 
 int64_t fullest_stage(const std::vector<StageFigures>& stages) {
-  return std::ranges::max_element(stages, {},
-                                  [](const StageFigures& stage) {
-                                    return std::pair(stage.device_used.expected.count,
-                                                     stage.peak_allocated.count);
-                                  })
-      ->stage;
+  return std::ranges::max_element(stages, {}, fullness_of)->stage;
 }
 
 std::vector<Setting> megatron_settings(const FitQuestion& question) {

@@ -47,10 +47,11 @@ void divide(MegatronSetting& setting, const MegatronDivision& d) {
 }  // namespace
 
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
-                                         const FitQuestion& question) {
+                                         const FitQuestion& question,
+                                         std::vector<StageFigures> known) {
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, question));
   MegatronOutcome outcome;
-  HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer));
+  HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer, {.known = std::move(known)}));
   const auto time = pipeline_time(outcome.stages, question.megatron->stage.rank.chunks());
   if (!time) {
     return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
@@ -111,16 +112,24 @@ Result<Scenario> at_stage(const Scenario& any, FitQuestion question, int64_t sta
   return vary(any, question);
 }
 
-// The ends of a pipeline, and what is behind its first: what needs most is among them, mostly, and
-// most settings do not fit.
-Result<Verdict> verdict_of_ends(const Scenario& any, const FitQuestion& question) {
+struct PredictedStage {
+  Scenario scenario;
+  DetailedPrediction detail;
+};
+
+// The ends of a pipeline, and what is behind its first, up to one that does not fit: what needs
+// most is among them, mostly, and most settings do not fit.
+Result<std::vector<PredictedStage>> predict_ends(const Scenario& any, const FitQuestion& question) {
   const int64_t stages = question.megatron->stage.rank.pipeline;
+  std::vector<PredictedStage> ends;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, stages - 1), stages - 1}) {
-    HEADROOM_ASSIGN(const Scenario scenario, at_stage(any, question, stage));
-    HEADROOM_ASSIGN(const Prediction prediction, predict(scenario, Figures::where_it_fits));
-    if (prediction.verdict != Verdict::yes) return prediction.verdict;
+    HEADROOM_ASSIGN(Scenario scenario, at_stage(any, question, stage));
+    HEADROOM_ASSIGN(DetailedPrediction detail,
+                    predict_with_trace(scenario, Figures::where_it_fits));
+    ends.push_back({std::move(scenario), std::move(detail)});
+    if (ends.back().detail.prediction.verdict != Verdict::yes) break;
   }
-  return Verdict::yes;
+  return ends;
 }
 
 }  // namespace
@@ -129,18 +138,21 @@ Result<Verdict> verdict_of_ends(const Scenario& any, const FitQuestion& question
 Result<std::optional<MegatronOutcome>> MegatronSearch::try_candidate(
     const Candidate& candidate) const {
   HEADROOM_ASSIGN(const FitQuestion question, questions_(candidate.division));
+  HEADROOM_ASSIGN(const std::vector<PredictedStage> ends, predict_ends(any_, question));
   MegatronOutcome outcome;
-  HEADROOM_ASSIGN(outcome.verdict, verdict_of_ends(any_, question));
+  outcome.verdict = ends.back().detail.prediction.verdict;
   if (outcome.verdict != Verdict::yes) return std::optional(outcome);
-  HEADROOM_ASSIGN(const Scenario scenario, at_stage(any_, question, 0));
-  HEADROOM_ASSIGN(const StageFigures first, stage_figures(scenario, timer_));
-  if (first.time) {
-    const double seconds = first.time->step_seconds.expected + candidate.least.waiting_seconds;
-    if (is_beaten(std::max(seconds, candidate.least.seconds), first.device_used.expected)) {
+  std::vector<StageFigures> known;
+  for (const PredictedStage& end : ends) {
+    known.push_back(stage_figures(end.scenario, timer_, end.detail));
+    const StageFigures& figures = known.back();
+    if (known.size() > 1 || !figures.time) continue;
+    const double seconds = figures.time->step_seconds.expected + candidate.least.waiting_seconds;
+    if (is_beaten(std::max(seconds, candidate.least.seconds), figures.device_used.expected)) {
       return std::optional<MegatronOutcome>();
     }
   }
-  HEADROOM_ASSIGN(outcome, predict_megatron(any_, timer_, question));
+  HEADROOM_ASSIGN(outcome, predict_megatron(any_, timer_, question, std::move(known)));
   return std::optional(std::move(outcome));
 }
 

@@ -47,9 +47,10 @@ struct MegatronFound {
 using MegatronQuestions = std::function<Result<FitQuestion>(const MegatronDivision&)>;
 
 // A setting's stages, each predicted, and its time. The Error is about a setting that cannot be
-// asked, or a device that lacks a figure.
+// asked, or a device that lacks a figure. What is known of its stages is not predicted again.
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
-                                         const FitQuestion& question);
+                                         const FitQuestion& question,
+                                         std::vector<StageFigures> known = {});
 
 class MegatronSearch {
  public:
