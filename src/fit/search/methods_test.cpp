@@ -186,9 +186,9 @@ TEST(Methods, AnOpenMicroBatchIsSearched) {
 TEST(Methods, WhoWaitsIsTold) {
   FitQuestion question = small_question();
   question.given.clear();
-  question.model = "meta-llama/Llama-3.1-8B";
+  question.model = "Qwen/Qwen3-0.6B";
   question.batch = 1;
-  ASSERT_TRUE(question.set("global-batch", "64"));
+  ASSERT_TRUE(question.set("global-batch", "32"));
   ASSERT_TRUE(question.set("checkpointing", "full"));
   std::vector<SearchState> states;
   const SearchProgress progress = [&](const SearchState& state) { states.push_back(state); };

@@ -30,8 +30,9 @@ struct Precision {
 
 // In the answer of every search that looks at more than one.
 inline constexpr std::string_view kPrecisionChanges =
-    "precision changes what is trained: weights in 16 bits lose updates that are small beside "
-    "them, which fp32 weights keep, alone and under mixed precision (ZeRO keeps fp32 masters "
+    "precision changes what is trained: weights that are trained in 16 bits lose updates that are "
+    "small beside them, which fp32 weights keep, alone and under mixed precision (ZeRO keeps fp32 "
+    "masters "
     "beside its 16 bits); compare rows of one precision, or hold it by --dtype or "
     "--mixed-precision";
 
