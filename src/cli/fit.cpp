@@ -7,6 +7,7 @@
 #include "cli/deliver.h"
 #include "cli/fit_answers.h"
 #include "cli/fit_megatron.h"
+#include "cli/search_bar.h"
 #include "cli/verb.h"
 #include "device/price.h"
 #include "fit/search/methods.h"
@@ -115,6 +116,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
     HEADROOM_TRY(asked.set("method", row.method));
     if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
     if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
+    if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
     if (row.batch != plain.batch) HEADROOM_TRY(asked.set("batch", std::to_string(row.batch)));
     asked.grad_accum = row.grad_accum;
     const bool is_said = fit::can_be_said(asked, request.kind);
@@ -163,7 +165,11 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
     return Error{ErrorCode::usage, "is of one method", std::string("--") + flag,
                  "--method ddp:8, say, in place of --gpus"};
   }
-  HEADROOM_ASSIGN(fit::MethodsAnswer answer, fit::choose_method(question, gpus));
+  fit::MethodsAnswer answer;
+  {
+    SearchBar bar(console);
+    HEADROOM_ASSIGN(answer, fit::choose_method(question, gpus, bar.progress()));
+  }
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_TRY(emit_choice(question, gpus, request, answer));
   }
@@ -198,7 +204,11 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
   }
   std::optional<std::string> only;
   if (words.has("device")) only = question.device;
-  HEADROOM_ASSIGN(const fit::SmallestAnswer answer, fit::find_smallest(question, most, only));
+  fit::SmallestAnswer answer;
+  {
+    SearchBar bar(console);
+    HEADROOM_ASSIGN(answer, fit::find_smallest(question, most, only, bar.progress()));
+  }
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::smallest_text(answer, terminal);

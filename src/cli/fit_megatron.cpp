@@ -1,7 +1,5 @@
 #include "cli/fit_megatron.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -10,12 +8,12 @@
 
 #include "cli/asking.h"
 #include "cli/fit_answers.h"
+#include "cli/search_bar.h"
 #include "fit/fit.h"
 #include "fit/megatron/choice.h"
 #include "fit/megatron/file.h"
 #include "fit/megatron/question.h"
 #include "fit/search/methods.h"
-#include "text/progress.h"
 
 namespace headroom::cli {
 namespace {
@@ -146,17 +144,8 @@ Result<int> run_search(const Words& words, const Console& console, const Emits& 
   HEADROOM_ASSIGN(const fit::MegatronModel model, model_of(words, console, gpus));
   fit::MegatronChoice choice;
   {
-    std::optional<text::Progress> bar;
-    int64_t last = 0;
-    HEADROOM_ASSIGN(choice, fit::choose_megatron(model, *gpus, [&](int64_t done, int64_t of) {
-                      if (!bar || done < last) {  // the search's next part
-                        bar.reset();
-                        bar.emplace("searching", of, console.err, console.quiet,
-                                    text::sink_for(STDERR_FILENO));
-                      }
-                      last = done;
-                      bar->update(done);
-                    }));
+    SearchBar bar(console);
+    HEADROOM_ASSIGN(choice, fit::choose_megatron(model, *gpus, bar.progress()));
   }
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setting(model, choice.first, request));

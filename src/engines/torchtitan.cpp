@@ -147,6 +147,11 @@ Result<void> read_clipping(ShellArguments& in, TrainingSetup& setup) {
   return {};
 }
 
+// distributed/fsdp.py: the policy of every unit; what is kept on the host is stepped there.
+void read_offload(ShellArguments& in, TrainingSetup& setup) {
+  if (in.is_on("training.enable-cpu-offload")) setup.offloads_parameters = true;
+}
+
 Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, TrainingSetup& setup) {
   setup.batch = config.batch;
   setup.sequence = config.sequence;
@@ -177,6 +182,12 @@ void add_notes(ShellArguments& in, TrainingSetup& setup) {
   if (*setup.loss_chunks > 1) {
     setup.notes.emplace_back(
         "torchtitan's loss in chunks is taken as Liger's, which makes its own");
+  }
+  if (setup.offloads_parameters.value_or(false)) {
+    setup.notes.emplace_back(
+        "torchtitan shards the embedding, and the head, as units of their own, which are gathered "
+        "throughout here: beside offloaded shares the figures are too high by up to what those "
+        "take");
   }
   if (!in.is_on("training.disable-cuda-graphs")) {
     setup.notes.emplace_back(
@@ -212,6 +223,7 @@ Result<TrainingSetup> read_torchtitan(std::string_view content, const std::strin
   HEADROOM_TRY(read_checkpointing(in, config, setup));
   HEADROOM_TRY(read_optimizer(in, setup));
   HEADROOM_TRY(read_clipping(in, setup));
+  read_offload(in, setup);
   HEADROOM_TRY(read_step(in, config, setup));
   setup.attention = "sdpa";
   setup.allocator = in.allocator();

@@ -21,7 +21,6 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "debug.batch-invariant",
     "override.imports",
     "parallelism.enable-fsdp-symm-mem",
-    "training.enable-cpu-offload",
 });
 
 // Beginnings of names.

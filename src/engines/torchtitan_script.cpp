@@ -53,6 +53,7 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
       std::string(type_of(computes == Half::none ? keeps : computes)));
   if (setup.clip) add("training.max_norm", text::Json(*setup.clip).dump());
   add("training.disable_cuda_graphs", "");
+  if (setup.offloads_parameters.value_or(false)) add("training.enable_cpu_offload", "");
   const std::string loop = setup.optimizer_loop.value_or("fused");
   add("optimizer.implementation", loop == "loop" ? "for-loop" : loop);
   add("loss.num_chunks", std::to_string(setup.loss_chunks.value_or(8)));

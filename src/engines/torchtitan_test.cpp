@@ -86,13 +86,26 @@ TEST(Torchtitan, GpusThatNobodySaysAreThoseBeside) {
   EXPECT_FALSE(read_torchtitan(bare + "--training.global_batch_size 64", "run.sh", {}));
 }
 
+// distributed/fsdp.py of 0.3.0: CPUOffloadPolicy of every unit, and nothing else.
+TEST(Torchtitan, OffloadIsOfTheShares) {
+  const auto kept = read_torchtitan(command("--training.disable_cuda_graphs"), "run.sh", {});
+  ASSERT_TRUE(kept) << kept.error().to_string();
+  EXPECT_FALSE(kept->offloads_parameters);
+  const auto setup =
+      read_torchtitan(command("--training.disable_cuda_graphs --training.enable_cpu_offload "
+                              "activation_checkpoint:full"),
+                      "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->offloads_parameters, true);
+  EXPECT_FALSE(setup->offloads_optimizer);  // the states go where the parameters are
+  EXPECT_EQ(setup->notes.size(), kept->notes.size() + 1);
+}
+
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
   EXPECT_EQ(message_of(command("", "llama3_70b")),
             "--parallelism.tensor-parallel-degree 8 is not modelled");
   EXPECT_EQ(message_of(command("--compile.enable")), "--compile.enable is not modelled");
-  EXPECT_EQ(message_of(command("--training.enable_cpu_offload")),
-            "--training.enable-cpu-offload is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
             "--parallelism.pipeline-parallel-degree 2 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
@@ -116,6 +129,7 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
   for (const char* more :
        {"", "activation_checkpoint:full --training.dtype bfloat16",
         "activation_checkpoint:none --training.mixed_precision_param float32",
+        "--training.enable_cpu_offload activation_checkpoint:full",
         "--parallelism.data_parallel_replicate_degree 2 --training.max_norm 0.25 --nnodes 4 "
         "--training.global_batch_size 96 --loss.num_chunks 1 --optimizer.implementation foreach"}) {
     auto first = read_torchtitan(command(more), "run.sh", {});
@@ -129,6 +143,7 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
     EXPECT_EQ(again->grad_accum.value_or(1), first->grad_accum.value_or(1));
     EXPECT_EQ(again->mixed_precision, first->mixed_precision);
     EXPECT_EQ(again->weights, first->weights);
+    EXPECT_EQ(again->offloads_parameters, first->offloads_parameters);
     EXPECT_EQ(again->loss_chunks, first->loss_chunks);
   }
   TrainingSetup unknown;

@@ -167,13 +167,19 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
-  auto time = timer.time_of(scenario, trace);
-  if (!time) {
-    answer.notes.push_back("no step time: " + time.error().message);
-    return {};
-  }
-  answer.time = std::move(*time);
   const auto& megatron = scenario.question.megatron;
+  // Stages have been timed, this one among them.
+  const bool is_timed =
+      !answer.stages.empty() &&
+      answer.stages[static_cast<size_t>(scenario.train.pipeline.stage)].time.has_value();
+  if (!is_timed) {
+    auto time = timer.time_of(scenario, trace);
+    if (!time) {
+      answer.notes.push_back("no step time: " + time.error().message);
+      return {};
+    }
+    answer.time = std::move(*time);
+  }
   if (!answer.stages.empty()) {
     answer.time = pipeline_time(answer.stages, scenario.train.pipeline);
     if (!answer.time) answer.notes.emplace_back("no step time: one stage's is not known");
@@ -211,6 +217,15 @@ Result<void> check_imbalance(const FitQuestion& question) {
   if (!question.megatron || question.megatron->routes_among_ranks()) return {};
   return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
                        "leave it out, or divide the experts among ranks");
+}
+
+// So of precision.
+Result<void> check_precision(const FitQuestion& question) {
+  if (!question.any_precision) return {};
+  return contradiction(
+      "mixed-precision", "any is for a search, and one setting has one precision",
+      "headroom fit MODEL with --gpus N or --smallest, without a division; or say none, "
+      "bf16 or fp16");
 }
 
 // Beside the one figure, which all others of the answer go with.
@@ -295,13 +310,27 @@ Result<Begun> begin_one(const FitQuestion& question) {
   return Begun{std::move(**scenario), std::move(**detail), std::move(**timer), {}};
 }
 
+// The fullest stage is answered for; what was predicted of it among the others is kept, unless a
+// timeline is wanted, which takes a replay of its own.
 Result<Begun> begin_pipeline(const FitQuestion& question) {
-  HEADROOM_ASSIGN(StepTimer timer, StepTimer::make(question.calibration));
-  HEADROOM_ASSIGN(const Scenario any, resolve(question));
-  HEADROOM_ASSIGN(std::vector<StageFigures> stages, stages_of(any, timer));
-  HEADROOM_ASSIGN(Scenario scenario, vary(any, at_stage(question, fullest_stage(stages))));
-  HEADROOM_ASSIGN(DetailedPrediction detail, predict_for(scenario));
-  return Begun{std::move(scenario), std::move(detail), std::move(timer), std::move(stages)};
+  std::optional<Result<Scenario>> any;
+  std::optional<Result<StepTimer>> timer;
+  for_each_in_parallel(2, 0, [&](size_t i) {
+    if (i == 0) any = resolve(question);
+    if (i == 1) timer = StepTimer::make(question.calibration);
+  });
+  if (!*timer) return timer->error();
+  if (!*any) return any->error();
+  DetailedPrediction detail;
+  HEADROOM_ASSIGN(std::vector<StageFigures> stages,
+                  stages_of(**any, **timer, {.known = {}, .fullest = &detail}));
+  HEADROOM_ASSIGN(Scenario scenario, vary(**any, at_stage(question, fullest_stage(stages))));
+  if (question.timeline) {
+    HEADROOM_ASSIGN(detail, predict_for(scenario));
+  } else {
+    add_oom_probability(scenario, detail);
+  }
+  return Begun{std::move(scenario), std::move(detail), std::move(**timer), std::move(stages)};
 }
 
 Result<Begun> begin(const FitQuestion& question) {
@@ -313,6 +342,7 @@ Result<Begun> begin(const FitQuestion& question) {
 Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
   HEADROOM_TRY(check_imbalance(question));
+  HEADROOM_TRY(check_precision(question));
   HEADROOM_ASSIGN(const Begun begun, begin(question));
   const Scenario& scenario = begun.scenario;
   const DetailedPrediction& detail = begun.detail;

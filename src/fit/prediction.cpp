@@ -170,12 +170,16 @@ Result<DetailedPrediction> predict_with(const Scenario& s, const Wanted& wanted)
 Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points) {
   HEADROOM_ASSIGN(DetailedPrediction detail,
                   predict_with(scenario, {.timeline_points = timeline_points}));
-  detail.prediction.oom_probability = chance_of_running_out(scenario, detail);
+  add_oom_probability(scenario, detail);
   return detail;
 }
 
-Result<DetailedPrediction> predict_with_trace(const Scenario& scenario) {
-  return predict_with(scenario, {});
+void add_oom_probability(const Scenario& scenario, DetailedPrediction& detail) {
+  detail.prediction.oom_probability = chance_of_running_out(scenario, detail);
+}
+
+Result<DetailedPrediction> predict_with_trace(const Scenario& scenario, Figures figures) {
+  return predict_with(scenario, {.figures = figures});
 }
 
 Result<Prediction> predict(const Scenario& scenario, Figures figures) {

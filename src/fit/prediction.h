@@ -51,7 +51,10 @@ struct DetailedPrediction {
 Result<Prediction> predict(const Scenario& scenario, Figures figures = Figures::always);
 Result<DetailedPrediction> predict_in_detail(const Scenario& scenario, size_t timeline_points);
 // The same without its probability of running out, and so without the replays that takes.
-Result<DetailedPrediction> predict_with_trace(const Scenario& scenario);
+Result<DetailedPrediction> predict_with_trace(const Scenario& scenario,
+                                              Figures figures = Figures::always);
+// Which this adds: both together are predict_in_detail() of no timeline.
+void add_oom_probability(const Scenario& scenario, DetailedPrediction& detail);
 
 // The peak of a rank of Megatron-LM's whose experts get the least, the expected and the most of
 // what --expert-imbalance says; nothing where no router decides (MegatronSetting), or the three are

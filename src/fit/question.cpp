@@ -241,6 +241,15 @@ Result<void> set_link(std::string_view words, std::string& field) {
   return {};
 }
 
+Result<void> set_mixed_precision(std::string_view words, FitQuestion& question) {
+  question.any_precision = words == "any";
+  if (!question.any_precision) {
+    return choose("mixed-precision", words, kMixedPrecisions, question.mixed_precision);
+  }
+  question.mixed_precision = MixedPrecision::none;
+  return {};
+}
+
 using Setter = Result<void> (*)(FitQuestion&, std::string_view);
 struct Field {
   QuestionFlag flag;
@@ -278,10 +287,10 @@ constexpr std::array<Field, 54> kFields{{
      }},
     {{"dtype", "TYPE", "of the weights: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) { return choose("dtype", w, kDtypes, q.dtype); }},
-    {{"mixed-precision", "TYPE", "autocast over fp32 weights: none, bf16, fp16"},
-     [](FitQuestion& q, std::string_view w) {
-       return choose("mixed-precision", w, kMixedPrecisions, q.mixed_precision);
-     }},
+    {{"mixed-precision", "TYPE",
+      "autocast over fp32 weights: none, bf16, fp16; with --gpus and --smallest any: 16-bit "
+      "weights, mixed precision and fp32 beside one another, which changes what is trained"},
+     [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "

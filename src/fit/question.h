@@ -108,6 +108,7 @@ struct FitQuestion {
   int64_t seq = 1024;
   Dtype dtype = Dtype::bf16;
   MixedPrecision mixed_precision = MixedPrecision::none;
+  bool any_precision = false;  // a search looks at several (search/precision.h)
   Method method = Method::full;
   Division division = Division::none;
   int64_t ranks = 1;         // that a division is among

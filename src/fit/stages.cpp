@@ -1,7 +1,9 @@
 #include "fit/stages.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/parallel.h"
@@ -35,6 +37,11 @@ FitQuestion at_stage(FitQuestion question, int64_t stage) {
 
 Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer) {
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
+  return stage_figures(scenario, timer, detail);
+}
+
+StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
+                           const DetailedPrediction& detail) {
   const Prediction& prediction = detail.prediction;
   const step::Pipeline& pipeline = scenario.train.pipeline;
   StageFigures figures;
@@ -53,14 +60,49 @@ Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& ti
   return figures;
 }
 
-Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer) {
+namespace {
+
+// How full it is; of equals the first stage counts.
+auto fullness_of(const StageFigures& stage) {
+  return std::tuple(stage.device_used.expected.count, stage.peak_allocated.count, -stage.stage);
+}
+
+// Keeps what was predicted of the fullest of the stages that it is given, by any number of threads.
+class Fullest {
+ public:
+  // Null: nothing is kept.
+  explicit Fullest(DetailedPrediction* kept) : kept_(kept) {}
+  void take(const StageFigures& stage, DetailedPrediction detail) {
+    if (kept_ == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    if (fullness_ && fullness_of(stage) < *fullness_) return;
+    fullness_ = fullness_of(stage);
+    *kept_ = std::move(detail);
+  }
+
+ private:
+  DetailedPrediction* kept_;
+  std::mutex mutex_;
+  std::optional<decltype(fullness_of(StageFigures()))> fullness_;
+};
+
+}  // namespace
+
+Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer,
+                                            const StagesBeside& beside) {
   const auto count = static_cast<size_t>(stage_count(any.question));
+  Fullest fullest(beside.fullest);
   std::vector<Result<StageFigures>> made(count, StageFigures());
   for_each_in_parallel(count, 0, [&](size_t i) {
+    const auto stage = static_cast<int64_t>(i);
     made[i] = [&]() -> Result<StageFigures> {
-      HEADROOM_ASSIGN(const Scenario scenario,
-                      vary(any, at_stage(any.question, static_cast<int64_t>(i))));
-      return stage_figures(scenario, timer);
+      const auto known = std::ranges::find(beside.known, stage, &StageFigures::stage);
+      if (known != beside.known.end()) return *known;
+      HEADROOM_ASSIGN(const Scenario scenario, vary(any, at_stage(any.question, stage)));
+      HEADROOM_ASSIGN(DetailedPrediction detail, predict_with_trace(scenario));
+      StageFigures figures = stage_figures(scenario, timer, detail);
+      fullest.take(figures, std::move(detail));
+      return figures;
     }();
   });
   std::vector<StageFigures> stages;
@@ -78,12 +120,7 @@ Verdict worst_verdict(const std::vector<StageFigures>& stages) {
 }
 
 int64_t fullest_stage(const std::vector<StageFigures>& stages) {
-  return std::ranges::max_element(stages, {},
-                                  [](const StageFigures& stage) {
-                                    return std::pair(stage.device_used.expected.count,
-                                                     stage.peak_allocated.count);
-                                  })
-      ->stage;
+  return std::ranges::max_element(stages, {}, fullness_of)->stage;
 }
 
 Result<Varied> vary_fullest(const Scenario& scenario, const FitQuestion& question,

@@ -21,9 +21,19 @@ namespace headroom::fit {
 
 // The stage that the scenario looks at, as predicted.
 Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer);
+// The same of what was predicted of it already.
+StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
+                           const DetailedPrediction& detail);
 
-// Each stage of the pipeline; `any` is of one of them. REQUIRES: there is a pipeline.
-Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer);
+// What of a pipeline's stages is there before they are predicted, and what is to be kept of them.
+struct StagesBeside {
+  std::vector<StageFigures> known;        // are not predicted again
+  DetailedPrediction* fullest = nullptr;  // to be filled with what was predicted of fullest_stage()
+};
+// Each stage of the pipeline; `any` is of one of them. REQUIRES: there is a pipeline; what is to be
+// kept is not known.
+Result<std::vector<StageFigures>> stages_of(const Scenario& any, const StepTimer& timer,
+                                            const StagesBeside& beside = {});
 
 // The stage that shows most of its device. REQUIRES: stages are there.
 [[nodiscard]] int64_t fullest_stage(const std::vector<StageFigures>& stages);

@@ -29,6 +29,8 @@ class Progress {
   ~Progress();
 
   void update(int64_t done);
+  // Of a loop that finds out on the way how much there is.
+  void set_total(int64_t total) { total_ = total; }
   // Stands behind the bar from the next update on: "about 3 min left".
   void set_note(std::string note) { note_ = std::move(note); }
 

@@ -144,6 +144,23 @@ TEST_F(ProgressTest, DrawsSeldomAndWipesTheLine) {
   EXPECT_NE(run(true, false, 0, 50).find("work  99"), std::string::npos);
 }
 
+TEST_F(ProgressTest, ATotalMayBeFoundOutOnTheWay) {
+  Terminal terminal;
+  terminal.animation = true;
+  terminal.columns = 80;
+  std::string out;
+  auto now = std::chrono::steady_clock::time_point();
+  Progress progress(
+      "work", 0, terminal, false, [&](std::string_view s) { out = s; }, [&] { return now; });
+  now += std::chrono::seconds(1);
+  progress.update(5);
+  EXPECT_EQ(out.find('%'), std::string::npos) << out;
+  now += std::chrono::seconds(1);
+  progress.set_total(20);
+  progress.update(5);
+  EXPECT_NE(out.find("25%"), std::string::npos) << out;
+}
+
 TEST_F(ProgressTest, ANoteStandsBehindTheBarWithinTheLine) {
   Terminal terminal;
   terminal.animation = true;

@@ -272,6 +272,17 @@ std::optional<RepeatedCalls> added_calls(std::span<const OperatorCall> longer,
   return RepeatedCalls{first, count, 1};
 }
 
+std::optional<RepeatedCalls> calls_twice_in_a_row(std::span<const OperatorCall> calls, size_t begin,
+                                                  size_t count) {
+  if (count == 0 || begin > calls.size() || calls.size() - begin < 2 * count) return std::nullopt;
+  // As added_calls() finds it, of these and of these without `count` of them.
+  const auto differs =
+      std::ranges::mismatch(calls.subspan(begin), calls.subspan(begin + count), are_alike).in2;
+  const auto alike = static_cast<size_t>(differs - calls.subspan(begin + count).begin());
+  if (alike < count) return std::nullopt;
+  return RepeatedCalls{begin + alike, count, 1};
+}
+
 Replayed replay(std::span<const OperatorCall> calls, std::span<const double> seconds,
                 const Pace& pace, const RepeatedCalls& repeated) {
   Replayer replayer(calls, seconds, pace);

@@ -37,6 +37,12 @@ struct RepeatedCalls {
 [[nodiscard]] std::optional<RepeatedCalls> added_calls(std::span<const step::OperatorCall> longer,
                                                        std::span<const step::OperatorCall> shorter);
 
+// The same, read from `calls` alone: what they have more than one without the `count` calls from
+// `begin` on; nothing where those are not followed by as many that are alike, which would tell that
+// one more of them changes nothing else.
+[[nodiscard]] std::optional<RepeatedCalls> calls_twice_in_a_row(
+    std::span<const step::OperatorCall> calls, size_t begin, size_t count);
+
 // How many times as long as it is priced.
 struct Pace {
   double kernels = 1;

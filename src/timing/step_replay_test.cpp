@@ -116,6 +116,30 @@ TEST(StepReplay, WhatIsAddedIsFound) {
   EXPECT_FALSE(added_calls(other.calls, step.once().calls));
 }
 
+// The same from the longer one alone, where what is added stands twice in a row.
+TEST(StepReplay, WhatStandsTwiceInARowIsFoundAlone) {
+  Step step;
+  step.before.add(computing(), 1);
+  step.again.add(sending(OpKind::all_reduce, Peers::tensor), 2);
+  step.again.add(computing(1), 2);
+  step.behind.add(sending(OpKind::all_reduce, Peers::tensor), 2);  // as another one would begin
+  step.behind.add(computing(step::kAwaitsAll), 4);
+  Timed twice = step.before;
+  twice.add(step.again);
+  twice.add(step.again);
+  twice.add(step.behind);
+  const auto added = added_calls(twice.calls, step.once().calls);
+  const auto alone = calls_twice_in_a_row(twice.calls, 1, 2);
+  ASSERT_TRUE(added && alone);
+  EXPECT_EQ(alone->first, added->first);
+  EXPECT_EQ(alone->count, added->count);
+  EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 0, 2));
+  EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 3, 2));
+  EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 1, 4));
+  EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 1, 0));
+  EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 99, 1));
+}
+
 using Draws = std::mt19937;
 
 double up_to(double most, Draws& draws) {

@@ -17,19 +17,25 @@ CASES = {
                  "--reduce-dtype", "fp32", "--loss", "fused-linear", "--attention", "sdpa", "--global-batch", "64"],
                 {"flavor": "8B", "batch": 2, "global_batch": 64, "seq": 4096, "dtype": "float32", "param": "bfloat16",
                  "reduce": "float32", "norm": 0.5, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
-                 "loop": "fused", "chunks": 8, "checkpointing": "SelectiveAC", "compile": False}),
+                 "loop": "fused", "chunks": 8, "checkpointing": "SelectiveAC", "compile": False, "offload": False}),
     "hybrid": (["Qwen/Qwen3-0.6B", "--method", "fsdp2:4,replicate:2", "--seq", "2048", "--dtype", "bf16",
                 "--checkpointing", "full", "--optimizer", "adamw-foreach", "--clip", "1", "--reduce-dtype", "fp32",
                 "--loss", "hf", "--attention", "sdpa"],
                {"flavor": "0.6B", "batch": 1, "global_batch": 8, "seq": 2048, "dtype": "bfloat16", "param": "bfloat16",
                 "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 2, "shards": 4, "tensor": 1,
-                "loop": "foreach", "chunks": 1, "checkpointing": "FullAC", "compile": False}),
+                "loop": "foreach", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False}),
     "kept": (["meta-llama/Llama-3.1-70B", "--method", "fsdp2:8", "--seq", "8192", "--dtype", "fp32", "--checkpointing",
               "none", "--optimizer", "adamw-loop", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
               "--attention", "sdpa"],
              {"flavor": "70B", "batch": 1, "global_batch": 8, "seq": 8192, "dtype": "float32", "param": "float32",
               "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
-              "loop": "for-loop", "chunks": 1, "checkpointing": None, "compile": False}),
+              "loop": "for-loop", "chunks": 1, "checkpointing": None, "compile": False, "offload": False}),
+    "offloaded": (["Qwen/Qwen3-14B", "--method", "fsdp2:8", "--seq", "4096", "--mixed-precision", "bf16",
+                   "--checkpointing", "full", "--optimizer", "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32",
+                   "--loss", "hf", "--attention", "sdpa", "--offload", "parameters"],
+                  {"flavor": "14B", "batch": 1, "global_batch": 8, "seq": 4096, "dtype": "float32", "param": "bfloat16",
+                   "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
+                   "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": True}),
 }
 
 
@@ -62,7 +68,7 @@ def test_a_shell_runs_it_and_it_reads_back_the_same(case, tmp_path):
     again = fit("--from", str(written))
     assert again["model"] == answer["model"]
     assert again["memory"] == answer["memory"]
-    assert again["time"] == answer["time"]
+    assert again.get("time") == answer.get("time")  # of what is offloaded there is none
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -72,6 +72,7 @@ def main():
         "tensor": config.parallelism.tensor_parallel_degree,
         "loop": config.optimizer.implementation, "chunks": config.loss.num_chunks,
         "checkpointing": policy and type(policy).__qualname__.split(".")[0], "compile": config.compile.enable,
+        "offload": config.training.enable_cpu_offload,
     }, sys.stdout)
 
 

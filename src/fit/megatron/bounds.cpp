@@ -195,7 +195,8 @@ MegatronBounds MegatronBounds::make(const Scenario& any, const StepTimer& timer,
     const size_t count = std::min(kAtATime, work.size() - done);
     for_each_in_parallel(count, 0, [&](size_t i) { work[done + i](); });
     done += count;
-    if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(work.size()));
+    if (!progress) continue;
+    progress({.done = static_cast<int64_t>(done), .of = static_cast<int64_t>(work.size())});
   }
   return bounds;
 }

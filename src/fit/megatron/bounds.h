@@ -24,7 +24,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -32,6 +31,7 @@
 #include "base/result.h"
 #include "fit/megatron/division.h"
 #include "fit/scenario/scenario.h"
+#include "fit/search/search_progress.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -41,9 +41,6 @@ struct MegatronLeast {
   double seconds = 0;
   double waiting_seconds = 0;  // of those, what any stage waits for the others
 };
-
-// How much of a part of a search is done: of ways to divide a layer, or of settings.
-using SearchProgress = std::function<void(int64_t done, int64_t of)>;
 
 class MegatronBounds {
  public:

@@ -196,6 +196,7 @@ Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
   answer.device = memory_of_device(scenario);
   answer.grad_accum = first.grad_accum;
   answer.searched = search.counts();
+  answer.is_selection = true;
   return choice;
 }
 

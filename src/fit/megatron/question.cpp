@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "base/parallel.h"
 #include "base/units.h"
 #include "fit/megatron/layers.h"
 #include "fit/megatron/scenario.h"

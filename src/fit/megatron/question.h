@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "engines/megatron.h"
 #include "fit/answer.h"
+#include "fit/prediction.h"
 #include "fit/question.h"
 #include "fit/scenario/scenario.h"
 #include "fit/time/step_timer.h"

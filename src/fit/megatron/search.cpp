@@ -49,10 +49,11 @@ void divide(MegatronSetting& setting, const MegatronDivision& d) {
 }  // namespace
 
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
-                                         const FitQuestion& question) {
+                                         const FitQuestion& question,
+                                         std::vector<StageFigures> known) {
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, question));
   MegatronOutcome outcome;
-  HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer));
+  HEADROOM_ASSIGN(outcome.stages, stages_of(scenario, timer, {.known = std::move(known)}));
   const auto time = pipeline_time(outcome.stages, pipeline_of(question.megatron->stage.rank));
   if (!time) {
     return Error{ErrorCode::unavailable, "a stage's time is not known", any.device->name, ""};
@@ -113,16 +114,24 @@ Result<Scenario> at_stage(const Scenario& any, FitQuestion question, int64_t sta
   return vary(any, question);
 }
 
-// The ends of a pipeline, and what is behind its first: what needs most is among them, mostly, and
-// most settings do not fit.
-Result<Verdict> verdict_of_ends(const Scenario& any, const FitQuestion& question) {
+struct PredictedStage {
+  Scenario scenario;
+  DetailedPrediction detail;
+};
+
+// The ends of a pipeline, and what is behind its first, up to one that does not fit: what needs
+// most is among them, mostly, and most settings do not fit.
+Result<std::vector<PredictedStage>> predict_ends(const Scenario& any, const FitQuestion& question) {
   const int64_t stages = question.megatron->stage.rank.pipeline;
+  std::vector<PredictedStage> ends;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, stages - 1), stages - 1}) {
-    HEADROOM_ASSIGN(const Scenario scenario, at_stage(any, question, stage));
-    HEADROOM_ASSIGN(const Prediction prediction, predict(scenario, Figures::where_it_fits));
-    if (prediction.verdict != Verdict::yes) return prediction.verdict;
+    HEADROOM_ASSIGN(Scenario scenario, at_stage(any, question, stage));
+    HEADROOM_ASSIGN(DetailedPrediction detail,
+                    predict_with_trace(scenario, Figures::where_it_fits));
+    ends.push_back({std::move(scenario), std::move(detail)});
+    if (ends.back().detail.prediction.verdict != Verdict::yes) break;
   }
-  return Verdict::yes;
+  return ends;
 }
 
 }  // namespace
@@ -131,18 +140,21 @@ Result<Verdict> verdict_of_ends(const Scenario& any, const FitQuestion& question
 Result<std::optional<MegatronOutcome>> MegatronSearch::try_candidate(
     const Candidate& candidate) const {
   HEADROOM_ASSIGN(const FitQuestion question, questions_(candidate.division));
+  HEADROOM_ASSIGN(const std::vector<PredictedStage> ends, predict_ends(any_, question));
   MegatronOutcome outcome;
-  HEADROOM_ASSIGN(outcome.verdict, verdict_of_ends(any_, question));
+  outcome.verdict = ends.back().detail.prediction.verdict;
   if (outcome.verdict != Verdict::yes) return std::optional(outcome);
-  HEADROOM_ASSIGN(const Scenario scenario, at_stage(any_, question, 0));
-  HEADROOM_ASSIGN(const StageFigures first, stage_figures(scenario, timer_));
-  if (first.time) {
-    const double seconds = first.time->step_seconds.expected + candidate.least.waiting_seconds;
-    if (is_beaten(std::max(seconds, candidate.least.seconds), first.device_used.expected)) {
+  std::vector<StageFigures> known;
+  for (const PredictedStage& end : ends) {
+    known.push_back(stage_figures(end.scenario, timer_, end.detail));
+    const StageFigures& figures = known.back();
+    if (known.size() > 1 || !figures.time) continue;
+    const double seconds = figures.time->step_seconds.expected + candidate.least.waiting_seconds;
+    if (is_beaten(std::max(seconds, candidate.least.seconds), figures.device_used.expected)) {
       return std::optional<MegatronOutcome>();
     }
   }
-  HEADROOM_ASSIGN(outcome, predict_megatron(any_, timer_, question));
+  HEADROOM_ASSIGN(outcome, predict_megatron(any_, timer_, question, std::move(known)));
   return std::optional(std::move(outcome));
 }
 
@@ -159,6 +171,12 @@ void MegatronSearch::add(MegatronFound found) {
   found_.insert(place, std::move(found));
 }
 
+void MegatronSearch::tell(const SearchProgress& progress, size_t done) {
+  state_.done = static_cast<int64_t>(done);
+  state_.of = static_cast<int64_t>(candidates_.size());
+  if (progress) progress(state_);
+}
+
 void MegatronSearch::find_frontier(const SearchProgress& progress) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
     return std::pair(c.least.seconds, c.least.bytes);
@@ -167,9 +185,12 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
     std::vector<Candidate*> batch;
     for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
       Candidate& candidate = candidates_[next];
-      if (candidate.fate == Fate::refused) continue;
-      candidate.fate = fate_of(candidate);
-      if (candidate.fate == Fate::open) batch.push_back(&candidate);
+      if (candidate.fate != Fate::refused) candidate.fate = fate_of(candidate);
+      if (candidate.fate == Fate::open) {
+        batch.push_back(&candidate);
+      } else {
+        ++state_.passed_over;
+      }
     }
     using Tried = Result<std::optional<MegatronOutcome>>;
     std::vector<Tried> outcomes(batch.size(), std::optional<MegatronOutcome>());
@@ -177,13 +198,14 @@ void MegatronSearch::find_frontier(const SearchProgress& progress) {
                          [&](size_t i) { outcomes[i] = try_candidate(*batch[i]); });
     for (size_t i = 0; i < batch.size(); ++i) {
       batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      ++(outcomes[i] ? state_.predicted : state_.passed_over);
       if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
       if (!outcomes[i]) continue;
       std::optional<MegatronOutcome>& outcome = *outcomes[i];
       batch[i]->fits = !outcome || outcome->verdict == Verdict::yes;
       if (outcome && batch[i]->fits) add({batch[i]->division, std::move(*outcome)});
     }
-    if (progress) progress(static_cast<int64_t>(next), static_cast<int64_t>(candidates_.size()));
+    tell(progress, next);
   }
 }
 
@@ -192,7 +214,6 @@ void MegatronSearch::find_least(const SearchProgress& progress) {
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) {
     return std::pair(c.least.bytes, c.least.seconds);
   });
-  const auto settings = static_cast<int64_t>(candidates_.size());
   for (size_t next = 0; next < candidates_.size();) {
     std::vector<Candidate*> batch;
     for (; next < candidates_.size() && batch.size() < kBatch; ++next) {
@@ -210,13 +231,17 @@ void MegatronSearch::find_least(const SearchProgress& progress) {
       outcomes[i] = question ? predict_megatron(any_, timer_, *question) : question.error();
     });
     for (size_t i = 0; i < batch.size(); ++i) {
+      const int was_predicted = batch[i]->fate == Fate::predicted ? 1 : 0;
       batch[i]->fate = outcomes[i] ? Fate::predicted : Fate::refused;
+      const int more = (outcomes[i] ? 1 : 0) - was_predicted;
+      state_.predicted += more;
+      state_.passed_over -= more;
       if (!outcomes[i] && !refused_) refused_ = outcomes[i].error();
       if (!outcomes[i]) continue;
       const bool is_less = found_.empty() || outcomes[i]->used < found_.front().outcome.used;
       if (is_less) found_ = {{batch[i]->division, std::move(*outcomes[i])}};
     }
-    if (progress) progress(static_cast<int64_t>(next), settings);
+    tell(progress, next);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "fit/megatron/bounds.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/methods.h"
+#include "fit/search/search_progress.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -46,9 +47,10 @@ struct MegatronFound {
 using MegatronQuestions = std::function<Result<FitQuestion>(const MegatronDivision&)>;
 
 // A setting's stages, each predicted, and its time. The Error is about a setting that cannot be
-// asked, or a device that lacks a figure.
+// asked, or a device that lacks a figure. What is known of its stages is not predicted again.
 Result<MegatronOutcome> predict_megatron(const Scenario& any, const StepTimer& timer,
-                                         const FitQuestion& question);
+                                         const FitQuestion& question,
+                                         std::vector<StageFigures> known = {});
 
 class MegatronSearch {
  public:
@@ -85,6 +87,7 @@ class MegatronSearch {
   Result<std::optional<MegatronOutcome>> try_candidate(const Candidate& candidate) const;
   void find_frontier(const SearchProgress& progress);
   void find_least(const SearchProgress& progress);
+  void tell(const SearchProgress& progress, size_t done);
   void add(MegatronFound found);
 
   const Scenario& any_;
@@ -93,6 +96,7 @@ class MegatronSearch {
   std::vector<Candidate> candidates_;
   std::vector<MegatronFound> found_;
   std::optional<Error> refused_;
+  SearchState state_;  // what is told
 };
 
 }  // namespace headroom::fit

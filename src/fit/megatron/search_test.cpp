@@ -195,8 +195,10 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
     ASSERT_TRUE(any) << any.error().to_string();
     const std::vector<MegatronFound> all = exhaust(model, *any, *timer, listed);
     int64_t told = 0;
-    const SearchProgress count = [&](int64_t done, int64_t of) {
-      EXPECT_LE(done, of);
+    SearchState last;
+    const SearchProgress count = [&](const SearchState& state) {
+      EXPECT_LE(state.done, state.of);
+      last = state;
       ++told;
     };
     const MegatronBounds bounds = MegatronBounds::make(*any, *timer, model.model, listed, count);
@@ -208,6 +210,8 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
     MegatronSearch search(*any, *timer, questions, bounds, listed);
     ASSERT_TRUE(search.run(count));
     EXPECT_GT(told, 0);
+    EXPECT_EQ(last.predicted, search.counts().predicted);
+    EXPECT_EQ(last.passed_over, last.of - last.predicted);
     expect_found(search, all);
     too_large += search.counts().too_large;
     beaten += search.counts().beaten;
@@ -250,7 +254,7 @@ TEST_F(MegatronSearchTest, WhatCannotBeAskedIsCounted) {
   ASSERT_TRUE(model);
   const auto choice = choose_megatron(*model, 1);
   ASSERT_TRUE(choice) << choice.error().to_string();
-  EXPECT_GT(choice->answer.searched->refused, 0);
+  EXPECT_GT(choice->answer.searched.refused, 0);
   EXPECT_EQ(choice->answer.verdict(), Verdict::yes);
 }
 

@@ -411,9 +411,13 @@ Result<void> check_selective(const Scenario& s) {
 
 // Tensor cores take bf16 from compute capability 8.0 on (NVIDIA's Ampere tuning guide); before,
 // PyTorch runs it all the same, by other kernels.
+bool has_bf16(const device::Device& device) {
+  const auto& capability = device.compute_capability;
+  return !capability.known() || capability.value.major >= 8;
+}
+
 void warn_of_bf16(Scenario& s) {
-  const auto& capability = s.device->compute_capability;
-  if (!capability.known() || capability.value.major >= 8) return;
+  if (has_bf16(*s.device) || s.question.any_precision) return;
   const bool computes_in_it =
       s.question.mixed_precision == MixedPrecision::bf16 ||
       (s.question.dtype == Dtype::bf16 && s.question.mixed_precision == MixedPrecision::none);

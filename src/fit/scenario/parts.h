@@ -17,6 +17,8 @@ Result<void> set_allocator(Scenario& scenario);
 Result<void> set_loss(Scenario& scenario);
 // The kernel that `--attention sdpa-...` allows alone; nothing for the other words.
 [[nodiscard]] std::optional<op::AttentionBackend> named_kernel(Attention attention);
+// Whether the device has units for that type; one whose generation nobody knows is taken to.
+[[nodiscard]] bool has_bf16(const device::Device& device);
 // A word of warning where the device would run that type without units for it.
 void warn_of_bf16(Scenario& scenario);
 void warn_of_fp16_gradients(Scenario& scenario);

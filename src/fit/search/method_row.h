@@ -11,6 +11,7 @@
 #include "fit/answer.h"
 #include "fit/prediction.h"
 #include "fit/scenario/scenario.h"
+#include "fit/search/precision.h"
 
 namespace headroom::fit {
 
@@ -18,9 +19,10 @@ struct MethodRow {
   std::string method;         // "lora,zero2:8"
   std::string checkpointing;  // "none", "selective", "full"; empty where the question says it
   std::string offload;        // "optimizer"; empty where the question says it
-  std::string flags;          // "--method zero2:8 --checkpointing full"
-  std::string reason;         // why it cannot be asked of this model; all below is empty then
-  int64_t batch = 1;          // sequences in a micro-batch
+  std::optional<Precision> precision;  // nothing where the question says it
+  std::string flags;                   // "--method zero2:8 --checkpointing full"
+  std::string reason;  // why it cannot be asked of this model; all below is empty then
+  int64_t batch = 1;   // sequences in a micro-batch
   int64_t grad_accum = 1;
   Verdict verdict = Verdict::no;
   Bytes peak_allocated;

@@ -11,6 +11,7 @@
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/search/network.h"
+#include "fit/search/precision.h"
 #include "fit/search/search.h"
 #include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
@@ -105,59 +106,78 @@ Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate
   return {};
 }
 
-// One way to divide the step and to recompute; `offload` is empty where the question says it.
-Result<Candidate> candidate_of(const FitQuestion& question, const std::string& division,
-                               const std::string& checkpointing, const std::string& offload = "") {
+// A way to run a step; what is empty the question says.
+struct Way {
+  std::string division;
+  std::string checkpointing;
+  std::string offload;
+  std::optional<Precision> precision;
+};
+
+Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   const std::string trained = method_word(question);
   Candidate candidate{question, {}};
   MethodRow& row = candidate.row;
-  row.method = division.empty() ? trained : trained == "full" ? division : trained + "," + division;
-  row.checkpointing = checkpointing;
+  row.method = way.division.empty() ? trained
+               : trained == "full"  ? way.division
+                                    : trained + "," + way.division;
+  row.checkpointing = way.checkpointing;
   row.flags = "--method " + row.method;
   HEADROOM_TRY(candidate.question.set("method", row.method));
-  if (!checkpointing.empty()) {
-    HEADROOM_TRY(candidate.question.set("checkpointing", checkpointing));
-    if (checkpointing != "none") row.flags += " --checkpointing " + checkpointing;
+  if (!way.checkpointing.empty()) {
+    HEADROOM_TRY(candidate.question.set("checkpointing", way.checkpointing));
+    if (way.checkpointing != "none") row.flags += " --checkpointing " + way.checkpointing;
   }
-  if (!offload.empty()) {
-    row.offload = offload;
-    HEADROOM_TRY(candidate.question.set("offload", offload));
-    row.flags += " --offload " + offload;
+  if (!way.offload.empty()) {
+    row.offload = way.offload;
+    HEADROOM_TRY(candidate.question.set("offload", way.offload));
+    row.flags += " --offload " + way.offload;
+  }
+  if (way.precision) {
+    row.precision = way.precision;
+    HEADROOM_TRY(ask_in(*way.precision, candidate.question));
+    row.flags += " " + way.precision->flags();
   }
   HEADROOM_TRY(accumulate_for_group(question, candidate));
   return candidate;
 }
 
+// In each way to recompute and each precision that the question leaves open.
+Result<void> add_candidates(const Scenario& scenario, const std::string& division,
+                            const std::string& offload, std::vector<Candidate>& candidates) {
+  HEADROOM_ASSIGN(const auto precisions, precisions_of(scenario, division));
+  for (const std::string& checkpointing : checkpointings_of(scenario.question)) {
+    for (const std::optional<Precision>& precision : precisions) {
+      HEADROOM_ASSIGN(Candidate candidate, candidate_of(scenario.question, {division, checkpointing,
+                                                                            offload, precision}));
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return {};
+}
+
 Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
-  const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
   HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
   for (const std::string& division : divisions) {
-    for (const std::string& checkpointing : checkpointings_of(question)) {
-      HEADROOM_ASSIGN(Candidate candidate, candidate_of(question, division, checkpointing));
-      candidates.push_back(std::move(candidate));
-    }
+    HEADROOM_TRY(add_candidates(scenario, division, "", candidates));
   }
   return candidates;
 }
 
 // With the host's memory, where nothing fits without: DeepSpeed's ways to use it.
 Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario, int64_t gpus) {
-  const FitQuestion& question = scenario.question;
   std::vector<Candidate> candidates;
-  if (question.given.contains("offload") || scenario.traced) return candidates;
+  if (scenario.question.given.contains("offload") || scenario.traced) return candidates;
   const std::string all = ":" + std::to_string(gpus);
-  struct Way {
+  struct Offloaded {
     const char* division;
     const char* offload;
   };
-  for (const auto& [division, offload] : {Way{"zero2", "optimizer"}, Way{"zero3", "optimizer"},
-                                          Way{"zero3", "optimizer,parameters"}}) {
-    for (const std::string& checkpointing : checkpointings_of(question)) {
-      HEADROOM_ASSIGN(Candidate candidate,
-                      candidate_of(question, division + all, checkpointing, offload));
-      candidates.push_back(std::move(candidate));
-    }
+  for (const auto& [division, offload] :
+       {Offloaded{"zero2", "optimizer"}, Offloaded{"zero3", "optimizer"},
+        Offloaded{"zero3", "optimizer,parameters"}}) {
+    HEADROOM_TRY(add_candidates(scenario, division + all, offload, candidates));
   }
   return candidates;
 }
@@ -202,25 +222,21 @@ struct Tried {
   std::optional<double> seconds;
 };
 
-std::optional<double> seconds_of_stages(const Scenario& any, const StepTimer& timer) {
-  const auto stages = stages_of(any, timer);
-  if (!stages) return std::nullopt;
-  const auto time = pipeline_time(*stages, any.train.pipeline);
-  if (!time) return std::nullopt;
-  return time->step_seconds.expected;
+Result<std::optional<double>> seconds_of_stages(const Scenario& any, const StepTimer& timer) {
+  HEADROOM_ASSIGN(const std::vector<StageFigures> stages, stages_of(any, timer));
+  const auto time = pipeline_time(stages, any.train.pipeline);
+  return time ? std::optional(time->step_seconds.expected) : std::nullopt;
 }
 
-std::optional<double> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
-                                            const FitQuestion& question) {
-  const auto varied = vary_fullest(base, question, Figures::where_it_fits);
-  if (!varied || varied->prediction.verdict != Verdict::yes) return std::nullopt;
-  const Scenario* scenario = &varied->scenario;
-  if (question.stages > 1) return seconds_of_stages(*scenario, timer);
-  const auto detail = predict_with_trace(*scenario);
-  if (!detail) return std::nullopt;
-  const auto time = timer.time_of(*scenario, detail->trace);
-  if (!time) return std::nullopt;
-  return time->step_seconds.expected;
+// The Error is about a setting that cannot be asked.
+Result<std::optional<double>> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
+                                                    const FitQuestion& question) {
+  HEADROOM_ASSIGN(const Varied varied, vary_fullest(base, question, Figures::where_it_fits));
+  if (varied.prediction.verdict != Verdict::yes) return std::optional<double>();
+  if (question.stages > 1) return seconds_of_stages(varied.scenario, timer);
+  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(varied.scenario));
+  const auto time = timer.time_of(varied.scenario, detail.trace);
+  return time ? std::optional(time->step_seconds.expected) : std::nullopt;
 }
 
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
@@ -251,10 +267,19 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   }
 }
 
+void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidate>& candidates,
+              SearchCount& count) {
+  count.begin_part(static_cast<int64_t>(candidates.size()));
+  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
+    fill(base, timer, candidates[i]);
+    count.add_done(candidates[i].row.reason.empty());
+  });
+}
+
 // Of each way the micro-batch that is fastest, of those that fit; the candidate's own, where no
-// other is faster; what no flag takes is none. Returns how many settings were predicted for it.
-int64_t choose_batches(const Scenario& base, const StepTimer& timer,
-                       std::vector<Candidate>& candidates) {
+// other is faster; what no flag takes is none.
+void choose_batches(const Scenario& base, const StepTimer& timer,
+                    std::vector<Candidate>& candidates, SearchCount& count) {
   std::vector<Tried> all;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].row.reason.empty()) continue;
@@ -263,8 +288,11 @@ int64_t choose_batches(const Scenario& base, const StepTimer& timer,
       if (other) all.push_back({i, std::move(*other), std::nullopt});
     }
   }
+  count.begin_part(static_cast<int64_t>(all.size()));
   for_each_in_parallel(all.size(), 0, [&](size_t i) {
-    all[i].seconds = seconds_where_it_fits(base, timer, all[i].candidate.question);
+    const auto seconds = seconds_where_it_fits(base, timer, all[i].candidate.question);
+    if (seconds) all[i].seconds = *seconds;
+    count.add_done(bool(seconds));
   });
   std::vector<const Tried*> fastest(candidates.size(), nullptr);
   for (const Tried& tried : all) {
@@ -276,15 +304,15 @@ int64_t choose_batches(const Scenario& base, const StepTimer& timer,
                            (best == nullptr || *tried.seconds < *best->seconds);
     if (is_faster) best = &tried;
   }
+  count.begin_part(static_cast<int64_t>(candidates.size()));
   for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
-    if (fastest[i] == nullptr) return;
-    candidates[i] = fastest[i]->candidate;
-    candidates[i].row.why.clear();
-    fill(base, timer, candidates[i]);
+    if (fastest[i] != nullptr) {
+      candidates[i] = fastest[i]->candidate;
+      candidates[i].row.why.clear();
+      fill(base, timer, candidates[i]);
+    }
+    count.add_done();
   });
-  const auto own = std::ranges::count_if(
-      candidates, [](const Candidate& candidate) { return candidate.row.reason.empty(); });
-  return static_cast<int64_t>(all.size()) + own;
 }
 
 // Why the others are not first, and what the order is.
@@ -315,8 +343,15 @@ void explain(MethodsAnswer& answer) {
       "says how far they are off");
 }
 
+// Every setting was predicted, but for those that cannot be asked.
+Searched searched_by(const SearchState& state) {
+  return {.settings = state.predicted + state.passed_over,
+          .predicted = state.predicted,
+          .refused = state.passed_over};
+}
+
 // The batch of a search's answer is its first row's.
-void add_batch_search(int64_t predicted, MethodsAnswer& answer) {
+void add_batch_search(MethodsAnswer& answer) {
   const MethodRow& first = answer.rows.front();
   if (first.reason.empty()) {
     answer.batch = first.batch;
@@ -325,7 +360,7 @@ void add_batch_search(int64_t predicted, MethodsAnswer& answer) {
   answer.notes.push_back(
       "of each way the fastest micro-batch that fits for sure, of all that "
       "divide the global batch: " +
-      std::to_string(predicted) +
+      std::to_string(answer.searched.predicted) +
       " settings were predicted (--batch N holds "
       "it still)");
 }
@@ -386,20 +421,22 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 }
 
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus, int64_t* searched) {
+                                            int64_t gpus, bool searches_batches,
+                                            SearchCount& count) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
-  const auto fill_all = [&](std::vector<Candidate>& some) {
-    for_each_in_parallel(some.size(), 0, [&](size_t i) { fill(scenario, timer, some[i]); });
-    if (searched == nullptr || !leaves_batch_open(scenario)) return;
-    *searched += choose_batches(scenario, timer, some);
+  const auto try_all = [&](std::vector<Candidate>& some) {
+    fill_all(scenario, timer, some, count);
+    if (searches_batches && leaves_batch_open(scenario)) {
+      choose_batches(scenario, timer, some, count);
+    }
   };
-  fill_all(candidates);
+  try_all(candidates);
   const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
     return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
   });
   if (!fits) {
     HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
-    fill_all(offloaded);
+    try_all(offloaded);
     // What DeepSpeed does not do is no way to use the host.
     std::erase_if(offloaded, [](const Candidate& one) { return !one.row.reason.empty(); });
     std::ranges::move(offloaded, std::back_inserter(candidates));
@@ -411,7 +448,7 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
   return rows;
 }
 
-Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus) {
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& count) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   // What recomputes most needs least, mostly.
   std::ranges::stable_sort(candidates, std::greater<>(), [](const Candidate& candidate) {
@@ -421,25 +458,29 @@ Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus) {
     const auto varied = vary(scenario, candidate.question);
     if (!varied) continue;  // is refused, and so fits nowhere
     const auto prediction = predict(*varied, Figures::where_it_fits);
+    count.add_setting(bool(prediction));
     if (prediction && prediction->verdict == Verdict::yes) return true;
   }
   return false;
 }
 
-Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus) {
+Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
+                                    const SearchProgress& progress) {
   HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
   HEADROOM_TRY(cluster_of(question, gpus));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
   MethodsAnswer answer;
-  int64_t predicted = 0;
-  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus, &predicted));
+  SearchCount count(progress);
+  HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus, true, count));
+  answer.searched = searched_by(count.state());
   HEADROOM_TRY(describe(scenario, timer, answer));
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;
   answer.grad_accum = question.grad_accum;
   explain(answer);
-  if (predicted > 0) add_batch_search(predicted, answer);
+  if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
+  if (leaves_batch_open(scenario)) add_batch_search(answer);
   return answer;
 }
 

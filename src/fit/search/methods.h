@@ -3,7 +3,8 @@
 // Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
 // N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
 // model; groups stay within a machine), each without recomputation, with selective and with full
-// recomputation, where the question leaves that open. A tensor-parallel group has one batch among
+// recomputation, where the question leaves that open; in one precision, unless the question asks
+// for several (precision.h). A tensor-parallel group has one batch among
 // it, so it accumulates as many: a step has the same sequences whichever way. Where a global batch
 // leaves the micro-batch open, of each way the fastest that fits for sure of all micro-batches that
 // divide a rank's sequences is the row, found by predicting every one. Each is predicted as
@@ -22,6 +23,7 @@
 #include "fit/question.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/method_row.h"
+#include "fit/search/search_progress.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -54,10 +56,11 @@ struct Searched {
 struct MethodsAnswer : Asked {
   DeviceMemory device;
   int64_t grad_accum = 1;
-  std::vector<MethodRow> rows;       // the one to begin with first, those that cannot be asked last
-  std::optional<Searched> searched;  // nothing: every way to divide the step is a row
-  std::vector<Emitted> emitted;      // of the first
-  std::optional<RunCost> cost;       // of the first
+  std::vector<MethodRow> rows;  // the one to begin with first, those that cannot be asked last
+  Searched searched;
+  bool is_selection = false;     // rows are some of the settings; else each way to divide is one
+  std::vector<Emitted> emitted;  // of the first
+  std::optional<RunCost> cost;   // of the first
 
   // Of the one to begin with; no where none can be asked.
   [[nodiscard]] Verdict verdict() const {
@@ -77,16 +80,17 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
-// `searched`: where it is given, of each way the fastest micro-batch is searched, if the question
-// leaves that open, and it grows by the settings that were predicted.
+// `searches_batches`: of each way the fastest micro-batch, if the question leaves that open.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus, int64_t* searched = nullptr);
-// Whether one of them fits for sure; quicker than ranking them.
-Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus);
+                                            int64_t gpus, bool searches_batches,
+                                            SearchCount& count);
+// Whether one of them fits for sure; quicker than ranking them. Counts what it predicts.
+Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& count);
 
 // The question's own division must be none. REQUIRES: 2 <= gpus <= kMostGpus. Some hundred
 // milliseconds for a 7B model; both cores.
-Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus);
+Result<MethodsAnswer> choose_method(const FitQuestion& question, int64_t gpus,
+                                    const SearchProgress& progress = {});
 
 }  // namespace headroom::fit

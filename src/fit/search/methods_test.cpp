@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "fit/fit.h"
 
@@ -203,6 +204,117 @@ TEST(Methods, AnOpenMicroBatchIsSearched) {
   }
   EXPECT_TRUE(is_ever_more);
   EXPECT_EQ(chosen->batch, chosen->rows.front().batch);
+}
+
+// What a terminal shows: parts that go on to their ends, and settings that only become more.
+TEST(Methods, WhoWaitsIsTold) {
+  FitQuestion question = small_question();
+  question.given.clear();
+  question.model = "Qwen/Qwen3-0.6B";
+  question.batch = 1;
+  ASSERT_TRUE(question.set("global-batch", "32"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  std::vector<SearchState> states;
+  const SearchProgress progress = [&](const SearchState& state) { states.push_back(state); };
+  const auto chosen = choose_method(question, 16, progress);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  ASSERT_GT(states.size(), chosen->rows.size());
+  int64_t settings = 0;
+  for (const SearchState& state : states) {
+    EXPECT_LE(state.done, state.of);
+    EXPECT_GE(state.predicted + state.passed_over, settings);
+    settings = state.predicted + state.passed_over;
+  }
+  EXPECT_EQ(states.back().done, states.back().of);
+  EXPECT_EQ(states.back().predicted, chosen->searched.predicted);
+  EXPECT_EQ(states.back().passed_over, chosen->searched.refused);
+  EXPECT_EQ(settings, chosen->searched.settings);
+  // tp:16 is more than there are heads; every other way has several micro-batches.
+  EXPECT_GT(chosen->searched.refused, 0);
+  EXPECT_GT(chosen->searched.settings, static_cast<int64_t>(chosen->rows.size()));
+}
+
+TEST(Methods, EachRowIsASettingThatWasLookedAt) {
+  const auto chosen = choose_method(small_question(), 4);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->searched.settings, 18);
+  EXPECT_EQ(chosen->searched.predicted, 18);
+  EXPECT_FALSE(chosen->is_selection);
+}
+
+std::set<std::string> precisions_in(const MethodsAnswer& answer, std::string_view division) {
+  std::set<std::string> flags;
+  for (const MethodRow& row : answer.rows) {
+    EXPECT_TRUE(row.precision) << row.flags;
+    const bool is_of_it = row.method.find(division) != std::string::npos && row.precision;
+    if (is_of_it) flags.insert(row.precision->flags());
+  }
+  return flags;
+}
+
+// Each row is what its flags alone answer, and the answer says that they do not train the same.
+TEST(Methods, EveryPrecisionIsARow) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(precisions_in(*chosen, "ddp:2"),
+            (std::set<std::string>{"--dtype bf16", "--dtype fp32", "--mixed-precision bf16"}));
+  EXPECT_EQ(precisions_in(*chosen, "zero2:2"), (std::set<std::string>{"--dtype bf16"}));
+  EXPECT_EQ(std::ranges::count(chosen->notes, kPrecisionChanges), 1);
+  for (const MethodRow& row : chosen->rows) {
+    FitQuestion alone = small_question();
+    ASSERT_TRUE(alone.set("checkpointing", "none"));
+    ASSERT_TRUE(alone.set("method", row.method));
+    const std::string flags = row.precision->flags();
+    const size_t blank = flags.find(' ');
+    ASSERT_TRUE(alone.set(flags.substr(2, blank - 2), flags.substr(blank + 1)));
+    const auto answered = answer(alone);
+    ASSERT_TRUE(answered) << row.flags;
+    EXPECT_EQ(row.device_used.high, answered->memory.device_used.high) << row.flags;
+    EXPECT_NE(row.flags.find(flags), std::string::npos) << row.flags;
+  }
+}
+
+TEST(Methods, WeightsThatAreGivenAreHeld) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  ASSERT_TRUE(question.set("dtype", "fp32"));
+  const auto whole = choose_method(question, 2);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(precisions_in(*whole, "ddp:2"),
+            (std::set<std::string>{"--dtype fp32", "--mixed-precision bf16"}));
+  ASSERT_TRUE(question.set("dtype", "fp16"));
+  const auto half = choose_method(question, 2);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(precisions_in(*half, ""), (std::set<std::string>{"--dtype fp16"}));
+}
+
+TEST(Methods, ADeviceWithoutBf16HasFp16) {
+  FitQuestion question = small_question();
+  question.device = "v100-sxm2-16gb";
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(precisions_in(*chosen, "ddp:2"),
+            (std::set<std::string>{"--dtype fp16", "--dtype fp32", "--mixed-precision fp16"}));
+  EXPECT_TRUE(chosen->warnings.empty()) << chosen->warnings.front();
+}
+
+TEST(Methods, AnyPrecisionIsOfASearch) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  const auto one = answer(question);
+  ASSERT_FALSE(one);
+  EXPECT_EQ(one.error().code, ErrorCode::usage);
+  EXPECT_NE(one.error().hint.find("--gpus"), std::string::npos);
+  ASSERT_TRUE(question.set("method", "qlora"));
+  EXPECT_FALSE(choose_method(question, 2));  // weights with types of their own
+  ASSERT_TRUE(question.set("mixed-precision", "bf16"));
+  EXPECT_FALSE(question.any_precision);
 }
 
 TEST(Methods, WhereOnlyOneKindFitsItIsThat) {

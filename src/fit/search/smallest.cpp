@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "fit/scenario/scenario.h"
 #include "fit/search/network.h"
+#include "fit/search/precision.h"
 #include "fit/time/step_timer.h"
 
 namespace headroom::fit {
@@ -21,7 +22,8 @@ struct Found {
 };
 
 // Where no number of devices can be asked about (the global batch is a multiple of none), why.
-Result<Found> least_of(const FitQuestion& asked, const device::Device& device, int64_t most) {
+Result<Found> least_of(const FitQuestion& asked, const device::Device& device, int64_t most,
+                       SearchCount& search) {
   std::optional<Error> refused;
   Found last;
   for (int64_t count = 1; count <= most; count *= 2) {
@@ -32,7 +34,7 @@ Result<Found> least_of(const FitQuestion& asked, const device::Device& device, i
     }
     question->device = device.name;
     HEADROOM_ASSIGN(Scenario scenario, resolve(*question, device));
-    HEADROOM_ASSIGN(const bool fits, fits_some_way(scenario, count));
+    HEADROOM_ASSIGN(const bool fits, fits_some_way(scenario, count, search));
     last = {fits ? count : 0, std::move(scenario)};
     if (fits) return last;
   }
@@ -59,11 +61,16 @@ Result<std::vector<device::Device>> devices_of(const FitQuestion& question,
   return gpus;
 }
 
-Result<Hardware> hardware_of(const Scenario& scenario, const StepTimer& timer, int64_t count) {
+Result<Hardware> hardware_of(const Scenario& scenario, const StepTimer& timer, int64_t count,
+                             SearchCount& search) {
   Hardware hardware;
   hardware.device = memory_of_device(scenario);
   hardware.device.count = count;
-  HEADROOM_ASSIGN(std::vector<MethodRow> rows, rank_methods(scenario, timer, count));
+  const SearchState before = search.state();
+  const SearchProgress within = [&](const SearchState& state) { search.take(state, before); };
+  SearchCount ranked(within);
+  HEADROOM_ASSIGN(std::vector<MethodRow> rows, rank_methods(scenario, timer, count, false, ranked));
+  search.add_done();
   hardware.row = std::move(rows.front());
   return hardware;
 }
@@ -71,12 +78,17 @@ Result<Hardware> hardware_of(const Scenario& scenario, const StepTimer& timer, i
 }  // namespace
 
 Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
-                                     const std::optional<std::string>& only) {
+                                     const std::optional<std::string>& only,
+                                     const SearchProgress& progress) {
   HEADROOM_ASSIGN(const std::vector<device::Device> devices, devices_of(question, only));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   std::vector<Result<Found>> found(devices.size(), Found());
-  for_each_in_parallel(devices.size(), 0,
-                       [&](size_t i) { found[i] = least_of(question, devices[i], most); });
+  SearchCount search(progress);
+  search.begin_part(static_cast<int64_t>(devices.size()));
+  for_each_in_parallel(devices.size(), 0, [&](size_t i) {
+    found[i] = least_of(question, devices[i], most, search);
+    search.add_done();
+  });
   SmallestAnswer answer;
   answer.most = most;
   answer.model = question.model;
@@ -100,14 +112,17 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
     const int64_t count = found[i]->count;
     return std::tuple(found[i]->scenario->offered.count * count, count);
   });
+  search.begin_part(static_cast<int64_t>(fitting.size()));
   for (const size_t i : fitting) {
-    HEADROOM_ASSIGN(Hardware hardware, hardware_of(*found[i]->scenario, timer, found[i]->count));
+    HEADROOM_ASSIGN(Hardware hardware,
+                    hardware_of(*found[i]->scenario, timer, found[i]->count, search));
     answer.rows.push_back(std::move(hardware));
   }
   // Where it fits nowhere it is the same step all the same.
   const auto tried = std::ranges::find_if(found, [](const auto& one) { return bool(one); });
   const Result<Found>& shown = fitting.empty() ? *tried : found[fitting.front()];
   HEADROOM_TRY(describe(*shown->scenario, timer, answer));
+  if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
   return answer;
 }
 

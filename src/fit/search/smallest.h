@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "fit/question.h"
 #include "fit/search/methods.h"
+#include "fit/search/search_progress.h"
 
 namespace headroom::fit {
 
@@ -36,6 +37,7 @@ struct SmallestAnswer : Asked {
 // itself, on every device. REQUIRES: no division of its own; 1 <= most <= kMostGpus. Some seconds
 // for a 7B model; both cores.
 Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
-                                     const std::optional<std::string>& only);
+                                     const std::optional<std::string>& only,
+                                     const SearchProgress& progress = {});
 
 }  // namespace headroom::fit

@@ -51,6 +51,35 @@ TEST(Smallest, TheLeastComesFirst) {
   for (const Hardware& hardware : answer->rows) EXPECT_EQ(hardware.row.verdict, Verdict::yes);
 }
 
+// Devices go by, first to see whether they do it, then to be ranked.
+TEST(Smallest, WhoWaitsIsTold) {
+  FitQuestion question = asked("openai-community/gpt2");
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  SearchState last;
+  const SearchProgress progress = [&](const SearchState& state) {
+    EXPECT_LE(state.done, state.of);
+    EXPECT_GE(state.predicted, last.predicted);
+    last = state;
+  };
+  const auto answer = find_smallest(question, 1, {}, progress);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(last.of, static_cast<int64_t>(answer->rows.size()));
+  EXPECT_EQ(last.done, last.of);
+  EXPECT_GE(last.predicted, 2 * last.of);
+}
+
+// Where the precision is left open, the fastest that fits is of one of them, and says which.
+TEST(Smallest, EveryPrecisionIsTried) {
+  FitQuestion question = asked("facebook/opt-1.3b");
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "any"));
+  const auto answer = find_smallest(question, 1, "a100-sxm-40gb");
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  ASSERT_EQ(answer->rows.size(), 1U);
+  EXPECT_EQ(answer->rows.front().row.flags, "--method full --dtype bf16");
+  EXPECT_EQ(std::ranges::count(answer->notes, kPrecisionChanges), 1);
+}
+
 TEST(Smallest, WhatFitsNowhereIsAnAnswer) {
   const auto answer = find_smallest(asked("meta-llama/Llama-2-70b-hf"), 1, "rtx-4090");
   ASSERT_TRUE(answer) << answer.error().to_string();

@@ -39,6 +39,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.weights = q.dtype == Dtype::bf16 ? Half::bf16 : Half::none;
   setup.checkpoints = q.checkpointing.kind != CheckpointingKind::none;
   setup.checkpoints_half_the_products = q.checkpointing == kSelective;
+  setup.offloads_parameters = offloads_parameters(q);
   setup.optimizer_loop = loop_of(q.optimizer_loop);
   if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
   setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
@@ -56,7 +57,7 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
-  for (const char* flag : {"kernels", "optimizer-in-backward", "freeze", "offload", "vocab"}) {
+  for (const char* flag : {"kernels", "optimizer-in-backward", "freeze", "vocab"}) {
     if (q.given.contains(flag)) flags.emplace_back(flag);
   }
   return flags;

@@ -115,17 +115,57 @@ Result<timing::RepeatedCalls> calls_of_a_group(const step::StepTrace& longer,
   return Error{ErrorCode::unavailable, "its micro-batches are not alike", "--grad-accum", ""};
 }
 
+// Where each pass of the last step begins among its calls.
+std::vector<size_t> begins_of_passes(const step::StepTrace& trace) {
+  std::vector<size_t> begins;
+  const int last = trace.phases.empty() ? 0 : trace.phases.back().iteration;
+  size_t first = 0;
+  for (const step::PhaseMark& mark : trace.phases) {
+    if (mark.iteration < last) first = trace.calls.size();
+    if (mark.iteration != last) continue;
+    first = std::min<size_t>(first, mark.first_call);
+    const bool is_pass = mark.phase == step::Phase::forward || mark.phase == step::Phase::backward;
+    if (is_pass) begins.push_back(mark.first_call - first);
+  }
+  return begins;
+}
+
+// The same of one of Megatron-LM's stages, from the step itself: once passes forward and backward
+// take turns, a group's are run again and again. The second group of those is neither the first
+// micro-batches, for which parameters are gathered, nor the last, which reduce gradients; where the
+// one behind it does the same, a step without it is one with a group less. Nothing where there are
+// too few to tell.
+std::optional<timing::RepeatedCalls> calls_of_a_steady_group(const Scenario& scenario,
+                                                             const step::StepTrace& trace,
+                                                             int64_t micro_batches) {
+  if (!scenario.question.megatron) return std::nullopt;
+  const step::Pipeline& pipeline = scenario.train.pipeline;
+  const int64_t all = 2 * micro_batches * pipeline.chunks;
+  const int64_t of_a_group = 2 * micro_batches_of_a_group(scenario) * pipeline.chunks;
+  const int64_t second = step::warmup_passes(pipeline) + (pipeline.chunks == 1 ? of_a_group : 0);
+  const std::vector<size_t> begins = begins_of_passes(trace);
+  const bool is_told = static_cast<int64_t>(begins.size()) == all &&
+                       second + 2 * of_a_group + step::warmup_passes(pipeline) <= all;
+  if (!is_told) return std::nullopt;
+  const size_t begin = begins[static_cast<size_t>(second)];
+  const size_t end = begins[static_cast<size_t>(second + of_a_group)];
+  return timing::calls_twice_in_a_row(timing::last_step(trace), begin, end - begin);
+}
+
 }  // namespace
 
 Result<timing::RepeatedCalls> repeated_calls(const Scenario& scenario,
                                              const step::StepTrace& trace) {
   if (not_simulated(scenario) == 0) return timing::RepeatedCalls();
   const int64_t group = micro_batches_of_a_group(scenario);
-  HEADROOM_ASSIGN(const step::StepTrace shorter,
-                  step_of(scenario, scenario.train.accumulation - group));
-  HEADROOM_ASSIGN(timing::RepeatedCalls repeated, calls_of_a_group(trace, shorter));
-  repeated.times += not_simulated(scenario) / group;
-  return repeated;
+  const int64_t there = scenario.train.accumulation;
+  auto repeated = calls_of_a_steady_group(scenario, trace, there);
+  if (!repeated) {
+    HEADROOM_ASSIGN(const step::StepTrace shorter, step_of(scenario, there - group));
+    HEADROOM_ASSIGN(repeated, calls_of_a_group(trace, shorter));
+  }
+  repeated->times += not_simulated(scenario) / group;
+  return *repeated;
 }
 
 Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step::StepTrace& trace,
@@ -174,16 +214,18 @@ Result<double> StepTimer::micro_batch_seconds(const Scenario& scenario,
       step::representative_micro_batches(pipeline, std::numeric_limits<int64_t>::max(), kSteady);
   const int64_t most = std::max(there, enough);
   std::optional<step::StepTrace> longer;
-  std::optional<step::StepTrace> shorter;
   if (most > there) {
     HEADROOM_ASSIGN(longer, step_of(scenario, most));
   }
-  if (most - group != there) {
-    HEADROOM_ASSIGN(shorter, step_of(scenario, most - group));
-  }
   const step::StepTrace& whole = longer ? *longer : trace;
-  HEADROOM_ASSIGN(const auto added, calls_of_a_group(whole, shorter ? *shorter : trace));
-  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, whole, added));
+  auto added = calls_of_a_steady_group(scenario, whole, most);
+  if (!added && most - group == there) {
+    HEADROOM_ASSIGN(added, calls_of_a_group(whole, trace));
+  } else if (!added) {
+    HEADROOM_ASSIGN(const step::StepTrace shorter, step_of(scenario, most - group));
+    HEADROOM_ASSIGN(added, calls_of_a_group(whole, shorter));
+  }
+  HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, whole, *added));
   return time.repeat_seconds / static_cast<double>(group);
 }
 

@@ -17,6 +17,7 @@
 #include "fit/search/methods.h"
 #include "fit/search/network.h"
 #include "timing/calibration.h"
+#include "timing/operator_work.h"
 
 namespace headroom::fit {
 namespace {
@@ -165,6 +166,25 @@ void expect_time_of_all(const Scenario& scenario, const StepTimer& timer) {
   EXPECT_NEAR(sent, timing::sent_bytes(*trace_of_all, division_of(scenario.question)), 1e-9 * sent);
 }
 
+// What is read from the step alone is what a step with a group less lacks.
+void expect_calls_of_a_group(const Scenario& scenario) {
+  const auto shared = scenario.steps->of(scenario);
+  ASSERT_TRUE(shared);
+  const auto longer = step::trace_training(*(*shared)->graph, scenario.train);
+  ASSERT_TRUE(longer);
+  const auto repeated = repeated_calls(scenario, *longer);
+  ASSERT_TRUE(repeated);
+  if (repeated->count == 0) return;  // all were simulated
+  step::TrainOptions train = scenario.train;
+  train.accumulation -= train.pipeline.chunks > 1 ? train.pipeline.group_size() : 1;
+  const auto shorter = step::trace_training(*(*shared)->graph, train);
+  ASSERT_TRUE(shorter);
+  const auto added = timing::added_calls(timing::last_step(*longer), timing::last_step(*shorter));
+  ASSERT_TRUE(added);
+  EXPECT_EQ(repeated->first, added->first);
+  EXPECT_EQ(repeated->count, added->count);
+}
+
 TEST(StepTimer, MicroBatchesThatWereNotSimulatedTakeTheirTime) {
   const auto timer = StepTimer::make("");
   ASSERT_TRUE(timer);
@@ -219,6 +239,7 @@ TEST(StepTimer, MicroBatchesOfMegatronsTakeTheirTime) {
       const auto scenario = resolve(*question);
       ASSERT_TRUE(scenario) << scenario.error().to_string();
       expect_time_of_all(*scenario, *timer);
+      expect_calls_of_a_group(*scenario);
       if (division.stages > 1) ++stages;
       if (division.chunks > 1) ++chunks;
     }

@@ -63,6 +63,7 @@ std::string way_words(const MethodRow& row) {
     words += " with " + row.checkpointing + " checkpointing";
   }
   if (!row.offload.empty()) words += " and --offload " + row.offload;
+  if (row.precision) words += " " + row.precision->words();
   return words;
 }
 
@@ -95,8 +96,8 @@ std::string sentence(const MethodsAnswer& answer) {
     case Verdict::no:
       break;
   }
-  const std::string ways = answer.searched ? with_commas(answer.searched->settings) + " settings"
-                                           : std::to_string(rows.size()) + " ways";
+  const std::string ways = answer.is_selection ? with_commas(answer.searched.settings) + " settings"
+                                               : std::to_string(rows.size()) + " ways";
   return step_words(answer) + " fits " + devices_words(answer) + " by none of " + ways + "; " +
          way_words(first) + " misses least, " + room;
 }
@@ -123,11 +124,11 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
   std::vector<std::string> lines;
   // Where all settings are rows, why each loses is on the page; of a search, what is left out is
   // the rest of the answer.
-  if (answer.searched) {
+  if (answer.is_selection) {
     for (const MethodRow& row : answer.rows) {
       if (row.verdict != Verdict::yes) lines.push_back(row.flags + ": " + row.why);
     }
-    lines.push_back(searched_words(*answer.searched));
+    lines.push_back(searched_words(answer.searched));
   }
   std::map<std::string, std::string> refused;  // by reason, the methods
   for (const MethodRow& row : answer.rows) {
@@ -205,14 +206,26 @@ Json row_json(const MethodRow& row) {
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
   if (row.host) json.set("host_bytes", host_json(*row.host));
+  if (row.precision) {
+    json.set("dtype", row.precision->dtype).set("mixed_precision", row.precision->mixed_precision);
+  }
   return json;
+}
+
+Json searched_json(const fit::Searched& searched) {
+  return Json::object()
+      .set("settings", searched.settings)
+      .set("predicted", searched.predicted)
+      .set("too_large", searched.too_large)
+      .set("beaten", searched.beaten)
+      .set("refused", searched.refused);
 }
 
 // What the table shows: of a search's frontier, what leaves a hundredth of the device more room
 // than what is shown above it; all that does not fit.
 std::vector<const MethodRow*> shown(const MethodsAnswer& answer) {
   std::vector<const MethodRow*> rows = asked(answer);
-  if (!answer.searched) return rows;
+  if (!answer.is_selection) return rows;
   const int64_t step = answer.device.offered.count / 100;
   std::optional<int64_t> room;
   std::erase_if(rows, [&](const MethodRow* row) {
@@ -244,7 +257,7 @@ std::string methods_table(const MethodsAnswer& answer, const text::Terminal& ter
                                          {"sent a step", Align::right, false, 3}};
   constexpr int64_t kLargestBatch = 6;
   // A search varies the batch itself.
-  if (answer.searched) columns.erase(columns.begin() + kLargestBatch);
+  if (answer.is_selection) columns.erase(columns.begin() + kLargestBatch);
   const bool has_host = std::ranges::any_of(
       shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
   if (has_host) columns.push_back({"host", Align::right, false, 2});
@@ -259,7 +272,7 @@ std::string methods_table(const MethodsAnswer& answer, const text::Terminal& ter
         oom_words(row->oom_probability),
         batch_words(*row),
         format_bytes(row->sent)};
-    if (answer.searched) cells.erase(cells.begin() + kLargestBatch);
+    if (answer.is_selection) cells.erase(cells.begin() + kLargestBatch);
     if (has_host) cells.emplace_back(row->host ? format_bytes(row->host->taken) : "");
     table.row(std::move(cells));
   }
@@ -294,15 +307,8 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("methods", text::json_array(answer.rows, row_json))
                   .set("notes", text::json_array(answer.notes))
                   .set("warnings", text::json_array(answer.warnings))
-                  .set("assumptions", text::json_array(answer.assumptions));
-  if (answer.searched) {
-    json.set("searched", Json::object()
-                             .set("settings", answer.searched->settings)
-                             .set("predicted", answer.searched->predicted)
-                             .set("too_large", answer.searched->too_large)
-                             .set("beaten", answer.searched->beaten)
-                             .set("refused", answer.searched->refused));
-  }
+                  .set("assumptions", text::json_array(answer.assumptions))
+                  .set("searched", searched_json(answer.searched));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
   add_emitted(answer.emitted, json);
   return json;
