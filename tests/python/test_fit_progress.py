@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 # Some seconds each, so that half a second of patience is over in any build.
-GPUS = ["meta-llama/Llama-3.1-70B", "--device", "h100-sxm-80gb", "--gpus", "32", "--nodes", "4", "--link", "ib-400g",
-        "--global-batch", "256", "--seq", "4096", "--checkpointing", "full"]
-SMALLEST = ["meta-llama/Llama-3.1-70B", "--seq", "4096", "--smallest"]
+GPUS = ["meta-llama/Llama-3.1-8B", "--device", "h100-sxm-80gb", "--gpus", "16", "--nodes", "2", "--link", "ib-400g",
+        "--global-batch", "64", "--seq", "4096", "--checkpointing", "full"]
+SMALLEST = ["meta-llama/Llama-3.1-8B", "--seq", "4096", "--checkpointing", "full", "--smallest"]
 
 
 def on_a_terminal(*words):
