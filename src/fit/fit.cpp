@@ -130,12 +130,16 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
       "layers are shared out among stages as torchtitan does it, embedding and head counting as "
       "one each; stages are told of their inputs (PipelineStage's input_args), else the first step "
       "has a pass each way more");
+  if (!question.given.contains("grad-accum") && !question.global_batch) {
+    answer.notes.push_back(std::to_string(question.grad_accum) +
+                           " micro-batches a step, as many as stages (--grad-accum)");
+  }
   if (!scenario.train.keep_outputs) {
     answer.notes.emplace_back(
         "the schedule returns no outputs (step(..., return_outputs=False)); with --keep-outputs "
         "true the last stage holds the logits of all micro-batches");
   }
-  if (question.pipeline_order == PipelineOrder::zero_bubble) {
+  if (question.schedule == step::PipelineSchedule::zero_bubble) {
     answer.notes.emplace_back(
         "of a micro-batch's time forward, gradients of inputs and of weights are taken to be a "
         "third each: a third of 1F1B's waiting is left");
@@ -198,6 +202,14 @@ Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
   HEADROOM_ASSIGN(const auto step, undivided.steps->of(undivided));
   answer.parameter_count = model::parameter_count(*step->graph, false);
   answer.trainable_count = model::parameter_count(*step->graph, true);
+  const bool is_tied = std::ranges::any_of(
+      step->graph->parameters, [](const model::Parameter& p) { return p.tied_to.has_value(); });
+  if (is_tied) {
+    answer.notes.emplace_back(
+        "embedding and head share a weight in the model and cannot between stages: the last one "
+        "has "
+        "a copy of its own, which nothing of torch.distributed.pipelining keeps like the first's");
+  }
   return {};
 }
 

@@ -61,10 +61,10 @@ constexpr std::array<Word<Kernels>, 3> kKernels{
 constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
                                                               {"norms", KbitPreparation::norms},
                                                               {"all", KbitPreparation::all}}};
-constexpr std::array<Word<PipelineOrder>, 3> kOrders{
-    {{"1f1b", PipelineOrder::one_forward_one_backward},
-     {"gpipe", PipelineOrder::gpipe},
-     {"zero-bubble", PipelineOrder::zero_bubble}}};
+constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
+    {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
+     {"gpipe", step::PipelineSchedule::gpipe},
+     {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 constexpr std::string_view kCheckpointingWords =
@@ -300,7 +300,7 @@ constexpr std::array<Field, 54> kFields{{
     {{"pipeline-schedule", "NAME",
       "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later)"},
      [](FitQuestion& q, std::string_view w) {
-       return choose("pipeline-schedule", w, kOrders, q.pipeline_order);
+       return choose("pipeline-schedule", w, kSchedules, q.schedule);
      }},
     {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
      [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},
@@ -366,8 +366,7 @@ constexpr std::array<Field, 54> kFields{{
      }},
     {{"optimizer", "KIND",
       "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), "
-      "hf-adafactor (transformers'), lion, "
-      "adamw-8bit, paged-adamw-8bit"},
+      "hf-adafactor (transformers'), lion, adamw-8bit, paged-adamw-8bit"},
      [](FitQuestion& q, std::string_view w) { return set_optimizer(w, q); }},
     {{"optimizer-in-backward", "", "step each parameter as its gradient arrives, and free it"},
      [](FitQuestion& q, std::string_view w) {
@@ -408,8 +407,7 @@ constexpr std::array<Field, 54> kFields{{
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
     {{"accelerate", "BOOL",
       "true if HF's Trainer or accelerate runs the loop: outputs in fp32 under autocast, "
-      "embeddings "
-      "with fp32 states in 8-bit optimizers"},
+      "embeddings with fp32 states in 8-bit optimizers"},
      [](FitQuestion& q, std::string_view w) {
        return choose("accelerate", w, kSwitches, q.accelerate);
      }},
@@ -550,7 +548,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     if (has_matrices) add("lora-dropout", number_words(q.lora_dropout));
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
-  if (q.stages > 1) add("pipeline-schedule", word_of(kOrders, q.pipeline_order));
+  if (q.stages > 1) add("pipeline-schedule", word_of(kSchedules, q.schedule));
   if (q.nodes > 1) add("nodes", std::to_string(q.nodes));
   if (!q.link.empty()) add("link", q.link);
   if (q.division == Division::ddp) {

@@ -20,6 +20,7 @@
 #include "fit/answer.h"
 #include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
+#include "step/pipeline.h"
 
 namespace headroom::fit {
 
@@ -85,9 +86,6 @@ enum class Kernels : uint8_t {
   fast,   // fms-acceleration's fast kernels, which come from unsloth
 };
 
-// In which order a pipeline's stages run their micro-batches (step/pipeline.h).
-enum class PipelineOrder : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
-
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
@@ -116,7 +114,7 @@ struct FitQuestion {
   int64_t tensor_ranks = 1;  // that each product is divided among, within one of the others
   int64_t stages = 1;        // of a pipeline, as torch.distributed.pipelining runs it
   int64_t stage_chunks = 1;  // of the model on each of them, interleaved
-  PipelineOrder pipeline_order = PipelineOrder::one_forward_one_backward;
+  step::PipelineSchedule schedule = step::PipelineSchedule::one_forward_one_backward;
   int64_t stage = 0;  // that is looked at: the answer is about all, and shows the fullest
   int64_t nodes = 1;  // that the devices are spread over evenly
   std::string link;   // between them, of one device: "ib-400g"; empty: not said

@@ -126,9 +126,10 @@ int64_t fullest_stage(const std::vector<StageFigures>& stages) {
 Result<Varied> vary_fullest(const Scenario& scenario, const FitQuestion& question,
                             Figures figures) {
   std::optional<Varied> fullest;
+  // What was the fullest before is likely the fullest again.
   for (int64_t i = 0; i < question.stages; ++i) {
     FitQuestion asked = question;
-    if (question.stages > 1) asked.stage = i;
+    if (question.stages > 1) asked.stage = (question.stage + i) % question.stages;
     HEADROOM_ASSIGN(Scenario varied, vary(scenario, asked));
     HEADROOM_ASSIGN(Prediction prediction, predict(varied, figures));
     const auto is_fuller = [&] {

@@ -18,6 +18,28 @@ Error bad_event(size_t index, const std::string& message) {
   return Error{ErrorCode::bad_input, message, "event " + std::to_string(index), ""};
 }
 
+Result<void> validate_streams(const MemoryTrace& trace) {
+  std::vector<bool> is_used(trace.buffers.size());
+  for (const StreamUse& use : trace.stream_uses) {
+    const std::string name = "buffer " + std::to_string(use.buffer);
+    if (use.buffer >= is_used.size()) {
+      return Error{ErrorCode::bad_input, "a stream uses what is not there", name, ""};
+    }
+    if (is_used[use.buffer]) {
+      return Error{ErrorCode::bad_input, "two streams use it besides its own", name, ""};
+    }
+    is_used[use.buffer] = true;
+  }
+  size_t last = 0;
+  for (const StreamProgress& progress : trace.stream_progress) {
+    if (progress.event < last || progress.event > trace.events.size()) {
+      return bad_event(progress.event, "streams get on out of order, or behind the end");
+    }
+    last = progress.event;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view category_name(Category category) {
@@ -54,13 +76,7 @@ Result<void> validate_trace(const MemoryTrace& trace) {
   if (!trace.cache_emptied.empty() && trace.cache_emptied.back() > trace.events.size()) {
     return bad_event(trace.cache_emptied.back(), "the cache is emptied behind the end");
   }
-  for (const StreamUse& use : trace.stream_uses) {
-    if (use.buffer >= trace.buffers.size()) return bad_event(0, "a stream uses an unknown buffer");
-  }
-  if (!std::ranges::is_sorted(trace.stream_progress, {}, &StreamProgress::event)) {
-    return bad_event(0, "the places where streams get on are not in order");
-  }
-  return {};
+  return validate_streams(trace);
 }
 
 }  // namespace headroom::memory

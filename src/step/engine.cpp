@@ -25,7 +25,13 @@ namespace {
 class Tasks {
  public:
   // With `leaves`, what is on the way to none of them is not wanted.
-  Tasks(std::span<const op::Edge> roots, uint64_t run, std::span<Node* const> leaves) : run_(run) {
+  Tasks(std::span<const op::Edge> roots, uint64_t run, std::span<Node* const> leaves,
+        std::span<Node* const> between)
+      : run_(run) {
+    if (!between.empty()) {
+      stay_among(between);
+      return;
+    }
     std::map<Node*, std::vector<Node*>> before;  // by node, those that its gradients come from
     std::vector<Node*> pending;
     for (const op::Edge& root : roots) {
@@ -65,6 +71,22 @@ class Tasks {
     node.task.run = run_;
     node.task.dependencies = 0;
     node.task.gradients.clear();
+  }
+
+  void stay_among(std::span<Node* const> nodes) {
+    for (Node* node : nodes) adopt(*node);
+    for (Node* node : nodes) {
+      for (const op::Edge& edge : node->next) {
+        if (!edge.node) continue;
+        op::BackwardTask& task = edge.node->task;
+        if (task.run == run_) {
+          ++task.dependencies;
+        } else if (task.is_wanted) {
+          task.is_wanted = false;
+          unwanted_.push_back(edge.node);
+        }
+      }
+    }
   }
 
   void want(std::span<Node* const> leaves, std::map<Node*, std::vector<Node*>>& before) {
@@ -193,7 +215,8 @@ Grads Engine::execute(std::span<const op::Edge> roots, Grads& gradients,
   eager_.set_thread(op::ThreadKind::autograd);
   const auto leaves = wanted != nullptr ? wanted->leaves : std::span<Node* const>();
   const bool retains = wanted != nullptr ? wanted->retain_graph : options_.retain_graph;
-  const Tasks tasks(roots, ++runs_, leaves);
+  const auto between = wanted != nullptr ? wanted->between : std::span<Node* const>();
+  const Tasks tasks(roots, ++runs_, leaves, between);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     Node& node = *roots[i].node;

@@ -263,8 +263,8 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   void gather(Unit& unit) {
-    if (unit.is_gathered) return;
     wait_for_units_let_go();
+    if (unit.is_gathered) return;
     const StreamScope on_stream(recorder_, kGatherStream);
     const Tensor shard = share_to_gather(unit);
     CategoryScope scope(recorder_, Category::gathered);

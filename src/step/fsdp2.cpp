@@ -97,11 +97,7 @@ class Fsdp2 final : public ShardedMethod {
   void end_backward() override {
     for (Unit* unit : in_pytorchs_order()) finish(*unit);
     is_backward_ = false;
-    if (options_.in_pipeline) return;
-    recorder_.await_all();
-    order_.clear();
-    watches_.clear();
-    reduced_ = Tensor();
+    if (!options_.in_pipeline) settle();
   }
 
   // stage.py's perform_reduce_grad: every unit's post_backward by hand.
@@ -110,13 +106,18 @@ class Fsdp2 final : public ShardedMethod {
     reduces_ = true;
     for (Unit* unit : in_pytorchs_order()) post_backward(*unit);
     end_backward();
+    settle();
+  }
+
+ private:
+  // All that was reduced is there, and nothing waits for a backward pass.
+  void settle() {
     recorder_.await_all();
     order_.clear();
     watches_.clear();
     reduced_ = Tensor();
   }
 
- private:
   // The root's first.
   [[nodiscard]] std::vector<Unit*> in_pytorchs_order() const {
     std::vector<Unit*> units{units_.back().get()};

@@ -67,7 +67,7 @@ class Grouping {
 
   void add(Node* parameter) {
     std::vector<Node*> met;
-    (void)closure_of(parameter, before_, to_input_, met);
+    const std::set<Node*> closure = closure_of(parameter, before_, to_input_, met);
     if (met.empty()) return;  // no gradient comes this way
     size_t group = groups_.size();
     for (Node* start : met) {
@@ -78,6 +78,10 @@ class Grouping {
     for (Node* start : met) {
       if (!group_of_.emplace(start, group).second) continue;
       groups_[group].starts.emplace_back(start);
+      groups_[group].between.emplace_back(start);
+    }
+    for (Node* node : closure) {
+      if (between_.insert(node).second) groups_[group].between.emplace_back(node);
     }
   }
 
@@ -91,6 +95,7 @@ class Grouping {
   std::set<Node*> to_input_;
   std::vector<WeightGroup> groups_;
   std::map<Node*, size_t> group_of_;
+  std::set<Node*> between_;  // of all groups, which share none
 };
 
 struct Place {
@@ -127,8 +132,11 @@ Grads gradients_of(Engine& engine, const WeightGroup& group, std::vector<Edge>& 
   }
   std::vector<Node*> leaves;
   for (const NodeRef& parameter : group.parameters) leaves.push_back(parameter.get());
+  std::vector<Node*> between;
+  for (const NodeRef& node : group.between) between.push_back(node.get());
   GradientsWanted wanted;
   wanted.leaves = leaves;
+  wanted.between = between;
   return edges.empty() ? Grads(leaves.size()) : engine.gradients_of(edges, arrived, wanted);
 }
 
@@ -175,6 +183,7 @@ void backward_to_weights(Engine& engine, op::Eager& eager, std::vector<WeightGro
     Grads made = gradients_of(engine, group, edges, arrived);
     gradients = std::move(made);
     group.starts.clear();
+    group.between.clear();
     group.arrived.clear();
     for (size_t i = 0; i < gradients.size(); ++i) {
       const Tensor variable = group.parameters[i]->variable;

@@ -5,7 +5,8 @@
 // a parameter's gradient would leave that way (at a linear layer, say) the gradients that arrive
 // there are held. The second part starts from those, a group of parameters after another.
 // Invariants:
-//   1. Every parameter is in one group; parameters of one node (weight and bias) are in the same.
+//   1. Every parameter that a gradient comes to is in one group; parameters of one node (weight and
+//      bias) are in the same.
 //   2. What nodes saved stays until the second part: a node's own goes as it runs, all others' with
 //      the graph, at its end.
 //   3. Of the graph behind the last such place (the loss) nothing is left after the first part.
@@ -25,7 +26,8 @@ namespace headroom::step {
 struct WeightGroup {
   std::vector<op::NodeRef> parameters;  // their AccumulateGrad nodes
   std::vector<op::NodeRef> starts;
-  std::vector<op::Grads> arrived;  // by start, of each output
+  std::vector<op::Grads> arrived;    // by start, of each output
+  std::vector<op::NodeRef> between;  // all nodes from the starts to the parameters, both included
 };
 
 // The gradient of `input`, a leaf, which it holds afterwards; what is left to do is answered.

@@ -243,7 +243,7 @@ Result<void> check_optimizer(const FitQuestion& q) {
     return contradiction("offload", "FSDP's shares are on the host with their optimizer, or not",
                          "--offload parameters");
   }
-  if (!q.optimizer_in_backward) return {};
+  if (!q.optimizer_in_backward || q.stages > 1) return {};
   if (q.clip) {
     return contradiction("optimizer-in-backward", "clipping needs all gradients at once",
                          "leave --clip out");

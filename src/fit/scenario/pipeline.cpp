@@ -10,42 +10,44 @@ namespace headroom::fit {
 
 namespace {
 
-step::PipelineSchedule schedule_of(PipelineOrder order) {
-  switch (order) {
-    case PipelineOrder::one_forward_one_backward:
-      return step::PipelineSchedule::one_forward_one_backward;
-    case PipelineOrder::gpipe:
-      return step::PipelineSchedule::gpipe;
-    case PipelineOrder::zero_bubble:
-      return step::PipelineSchedule::zero_bubble;
-  }
-  return step::PipelineSchedule::one_forward_one_backward;
+// schedule.step(return_outputs=True), where somebody says so.
+bool returns_outputs(const FitQuestion& q) {
+  return q.keep_outputs && q.given.contains("keep-outputs");
 }
 
 // Several chunks, or a split backward pass, run in rounds of micro-batches.
 bool runs_in_rounds(const FitQuestion& q) {
-  return q.stage_chunks > 1 || q.pipeline_order == PipelineOrder::zero_bubble;
+  return q.stage_chunks > 1 || q.schedule == step::PipelineSchedule::zero_bubble;
 }
 
 // schedules.py: as many rounds as the stages go into the micro-batches, at least one.
 int64_t rounds_of(const FitQuestion& q) { return std::max<int64_t>(1, q.grad_accum / q.stages); }
 
-constexpr int64_t kMostLayers = 100'000;
-constexpr int64_t kMostMicroBatches = 4096;
+constexpr int64_t kMostLayers = 1024;
+constexpr int64_t kMostMicroBatches = 65'536;
+constexpr int64_t kMostMicroBatchesRun = 256;
 
 std::string words(int64_t number) { return std::to_string(number); }
 
+// All micro-batches are held, or their outputs are: a few do not stand for many.
+bool runs_each_micro_batch(const FitQuestion& q) {
+  return q.schedule == step::PipelineSchedule::gpipe || returns_outputs(q);
+}
+
 // What a schedule's constructor refuses, and what would take too long: stages have buffers for each
-// micro-batch, and GPipe runs each.
+// micro-batch, and some schedules' are run each.
 Result<void> check_micro_batches(const FitQuestion& q) {
-  if (q.grad_accum > kMostMicroBatches) {
+  const int64_t most = runs_each_micro_batch(q) ? kMostMicroBatchesRun : kMostMicroBatches;
+  if (q.grad_accum > most) {
     return contradiction("grad-accum",
-                         "a pipeline's step is modelled up to " + words(kMostMicroBatches) +
-                             " micro-batches",
+                         std::string(runs_each_micro_batch(q) ? "GPipe's step, or one that returns "
+                                                                "outputs,"
+                                                              : "a pipeline's step") +
+                             " is modelled up to " + words(most) + " micro-batches",
                          "a larger --batch");
   }
   const bool is_plain = !runs_in_rounds(q);
-  if (is_plain && q.pipeline_order != PipelineOrder::gpipe && q.grad_accum < q.stages) {
+  if (is_plain && q.schedule != step::PipelineSchedule::gpipe && q.grad_accum < q.stages) {
     return contradiction("grad-accum",
                          "1F1B runs at least as many micro-batches as there are stages",
                          "--grad-accum " + words(q.stages) + " or more");
@@ -70,7 +72,6 @@ Result<void> check_division_of_stages(const FitQuestion& q) {
     return unsupported("pipeline-schedule",
                        "fully_shard under a schedule other than 1F1B of one chunk, or GPipe");
   }
-  if (q.offload != Offload::none) return unsupported("offload", "offloading within a pipeline");
   return {};
 }
 
@@ -91,22 +92,26 @@ void set_pipeline(Scenario& s) {
   pipeline.stage = q.stage;
   pipeline.chunks = q.stage_chunks;
   pipeline.group = q.grad_accum / rounds_of(q);
-  pipeline.schedule = schedule_of(q.pipeline_order);
+  pipeline.schedule = q.schedule;
   pipeline.engine = step::PipelineEngine::torch;
   pipeline.micro_batches = q.grad_accum;
-  // schedule.step(return_outputs=False), unless somebody says otherwise.
-  train.keep_outputs = q.keep_outputs && q.given.contains("keep-outputs");
-  // Outputs are joined of all micro-batches.
-  train.accumulation = train.keep_outputs ? q.grad_accum
-                                          : step::representative_micro_batches(
-                                                pipeline, q.grad_accum, kSimulatedMicroBatches);
+  train.keep_outputs = returns_outputs(q);
+  if (!train.keep_outputs) s.derived.push_back({"keep-outputs", "false", SettingOrigin::derived});
+  // Outputs are the last stage's.
+  const bool runs_each = train.keep_outputs && q.stage + 1 == q.stages;
+  train.accumulation = runs_each ? q.grad_accum
+                                 : step::representative_micro_batches(pipeline, q.grad_accum,
+                                                                      kSimulatedMicroBatches);
 }
 
 Result<void> set_parts(Scenario& s) {
   const FitQuestion& q = s.question;
   HEADROOM_ASSIGN(const auto layers,
                   s.model->view().optional_int("num_hidden_layers", 1, kMostLayers));
-  if (!layers) return unsupported("method", "a pipeline of this architecture");
+  if (!layers) {
+    return unsupported("method", "a pipeline of this architecture",
+                       "llama, mistral, mixtral, qwen2, qwen3, gemma, phi3 and others are");
+  }
   const int64_t count = q.stages * q.stage_chunks;
   const auto all = step::model_parts(*layers, count);
   if (!all) {
@@ -127,6 +132,7 @@ Result<void> check_pipeline(const Scenario& s) {
   if (q.method != Method::full) return unsupported("method", "adapters in a pipeline");
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
   if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");
+  if (q.offload != Offload::none) return unsupported("offload", "offloading within a pipeline");
   if (q.use_cache) return unsupported("use-cache", "a cache of keys and values in a pipeline");
   if (q.mixed_precision != MixedPrecision::none && q.division == Division::none) {
     return contradiction("mixed-precision", "in a pipeline it is fully_shard's, not autocast",
@@ -140,11 +146,11 @@ Result<void> check_pipeline(const Scenario& s) {
     return contradiction("loss", "a schedule hands logits to the loss function",
                          "--loss hf or --loss fused");
   }
-  const bool splits = q.pipeline_order == PipelineOrder::zero_bubble;
+  const bool splits = q.schedule == step::PipelineSchedule::zero_bubble;
   if (splits && q.checkpointing.kind != CheckpointingKind::none) {
     return unsupported("checkpointing", "what is run again in both parts of a split backward pass");
   }
-  if (q.pipeline_order == PipelineOrder::gpipe && q.stage_chunks > 1) {
+  if (q.schedule == step::PipelineSchedule::gpipe && q.stage_chunks > 1) {
     return contradiction("pipeline-schedule", "GPipe has one part of the model on each stage",
                          "leave vpp out");
   }

@@ -103,11 +103,13 @@ TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   EXPECT_NE(with("mixed-precision", "bf16", plain).find("fully_shard"), std::string::npos);
   EXPECT_NE(with("method", "lora,pp:4", plain).find("adapters"), std::string::npos);
   EXPECT_NE(with("method", "pp:20", plain).find("too few"), std::string::npos);
-  EXPECT_NE(with("grad-accum", "5000", plain).find("4096"), std::string::npos);
+  EXPECT_NE(with("grad-accum", "70000", plain).find("65536"), std::string::npos);
   EXPECT_NE(with("grad-accum", "3", plain).find("--grad-accum 4"), std::string::npos);
   EXPECT_FALSE(FitQuestion().set("method", "vpp:2"));
   EXPECT_NE(with("checkpointing", "full", question_of("pp:4", "zero-bubble")).find("run again"),
             std::string::npos);
+  EXPECT_NE(refusal_of(question_of("pp:4", "gpipe", "257")).find("256"), std::string::npos);
+  EXPECT_NE(with("offload", "optimizer", plain).find("offload"), std::string::npos);
   EXPECT_NE(refusal_of(question_of("pp:4,vpp:2", "gpipe")).find("vpp"), std::string::npos);
 }
 

@@ -32,7 +32,7 @@ Result<void> set_ranks(std::string_view word, int64_t& field, int64_t least = 2)
   const size_t digits = std::min(word.find(':'), word.size() - 1) + 1;
   const auto ranks = text::parse_number<int64_t>(word.substr(digits));
   if (!ranks || *ranks < least || *ranks > kMostRanks) {
-    return refuse("method", word, "2 to 65536 GPUs behind a colon, such as fsdp2:8");
+    return refuse("method", word, "2 to 65536 behind a colon, such as fsdp2:8");
   }
   field = *ranks;
   return {};

@@ -79,7 +79,8 @@ Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t 
   if (gpus == 1) return std::vector<std::string>{""};
   std::vector<std::string> divisions = divisions_among(gpus);
   for (std::string& words : pipelines_among(gpus)) {
-    if (can_be_divided(scenario, words)) divisions.push_back(std::move(words));
+    const bool is_wanted = scenario.question.given.contains("pipeline-schedule");
+    if (is_wanted || can_be_divided(scenario, words)) divisions.push_back(std::move(words));
   }
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);

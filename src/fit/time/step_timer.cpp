@@ -192,8 +192,7 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
 }
 
 // All of a step's are in its trace, and a micro-batch's passes far apart in it.
-Result<double> StepTimer::one_more_of_gpipe(const Scenario& scenario,
-                                            const step::StepTrace& trace) const {
+Result<double> StepTimer::one_more(const Scenario& scenario, const step::StepTrace& trace) const {
   HEADROOM_ASSIGN(const step::StepTrace longer, step_of(scenario, scenario.train.accumulation + 1));
   HEADROOM_ASSIGN(const timing::StepTime more, priced(scenario, longer, {}));
   HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, trace, {}));
@@ -207,9 +206,9 @@ Result<double> StepTimer::micro_batch_seconds(const Scenario& scenario,
   const int64_t group = micro_batches_of_a_group(scenario);
   const step::Pipeline& pipeline = scenario.train.pipeline;
   const int64_t there = scenario.train.accumulation;
-  if (pipeline.schedule == step::PipelineSchedule::gpipe) {
-    return one_more_of_gpipe(scenario, trace);
-  }
+  const bool is_each_run = pipeline.schedule == step::PipelineSchedule::gpipe ||
+                           (scenario.train.keep_outputs && there == scenario.question.grad_accum);
+  if (is_each_run) return one_more(scenario, trace);
   const int64_t enough =
       step::representative_micro_batches(pipeline, std::numeric_limits<int64_t>::max(), kSteady);
   const int64_t most = std::max(there, enough);

@@ -47,7 +47,7 @@ class StepTimer {
   Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace,
                                   const timing::RepeatedCalls& repeated) const;
   Result<double> micro_batch_seconds(const Scenario& scenario, const step::StepTrace& trace) const;
-  Result<double> one_more_of_gpipe(const Scenario& scenario, const step::StepTrace& trace) const;
+  Result<double> one_more(const Scenario& scenario, const step::StepTrace& trace) const;
   explicit StepTimer(timing::TimingModel model) : model_(std::move(model)) {}
 
   timing::TimingModel model_;

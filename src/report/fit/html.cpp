@@ -261,7 +261,8 @@ Section stages_section(const fit::FitAnswer& answer) {
     bar.high = stage.device_used.high;
     bar.figure = format_bytes(stage.device_used.expected);
     bar.figure_note = with_commas(stage.layers) + " layers, " +
-                      text::formatted("%.4g", stage.in_flight) + " micro-batches in flight";
+                      text::formatted("%.4g", stage.in_flight) +
+                      (stage.in_flight == 1 ? " micro-batch" : " micro-batches") + " in flight";
     bars.push_back(std::move(bar));
   }
   Html html;
