@@ -1,9 +1,7 @@
 #include "fit/question.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstddef>
 #include <utility>
 
 #include "base/suggest.h"
