@@ -256,7 +256,9 @@ def add_adapter(model, options):
     settings = LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank,
                           lora_dropout=options.lora_dropout, target_modules=targets,
                           use_dora=options.dora)
-    return get_peft_model(model, settings)
+    adapted = get_peft_model(model, settings)
+    # A pipeline's stages are asked for one by one; adapters are in them, and peft's own module is not needed.
+    return adapted.get_base_model() if options.schedule else adapted
 
 
 def make_inputs(config, options, device):

@@ -106,6 +106,7 @@ def parts_of_rank(make_model, options):
     vocabulary = models[0].config.vocab_size
     modules = torch.nn.ModuleList(
         cut(model, parts[i], i == 0, i == len(parts) - 1) for model, i in zip(models, own))
+    modules.config = models[0].config  # peft asks it which layers to adapt
     modules.loss = lambda logits, labels: loss(logits=logits, labels=labels, vocab_size=vocabulary)
     return modules
 

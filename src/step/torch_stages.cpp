@@ -136,14 +136,15 @@ void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
     losses_.push_back(held.loss);
     if (options_.returns_outputs) outputs_.push_back(held.output);
   } else {
-    send(held.output, sent_forward_);
+    // Without its history (get_fwd_send_ops): what is on its way keeps no leaves.
+    send(eager_.detach(held.output), sent_forward_);
   }
   for (const GraphInput& input : stage.chunk.inputs) {
     if (input.requires_grad) held.input = frame[input.value];
     frame[input.value] = Tensor();
   }
   if (is_single()) last_output_ = held.output;
-  if (is_sent_in_warmup(stage)) sent_in_warmup_ = held.output;
+  if (is_sent_in_warmup(stage)) sent_in_warmup_ = eager_.detach(held.output);
 }
 
 bool TorchStages::is_sent_in_warmup(const Stage& stage) const {

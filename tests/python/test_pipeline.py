@@ -31,6 +31,13 @@ CASES = {
     "mixtral": {"schedule": "1f1b", "family": "mixtral"},
     "tied": {"schedule": "zero-bubble", "family": "llama_tied"},
     "phi3": {"schedule": "gpipe", "family": "phi3"},
+    "lora": {"schedule": "1f1b", "lora_rank": 4},
+    "lora-3": {"schedule": "1f1b", "stages": 3, "accumulation": 5, "lora_rank": 4},
+    "lora-gpipe": {"schedule": "gpipe", "lora_rank": 4},
+    "lora-interleaved": {"schedule": "1f1b", "chunks": 2, "lora_rank": 4},
+    "lora-zero-bubble": {"schedule": "zero-bubble", "lora_rank": 4},
+    "lora-zero-bubble-interleaved": {"schedule": "zero-bubble", "chunks": 2, "lora_rank": 4},
+    "lora-non-reentrant": {"schedule": "1f1b", "checkpointing": "non_reentrant", "lora_rank": 4},
 }
 WORDS = {"batch": 2, "seq": 16, "steps": 2, "implementation": "loop", "dtype": "bfloat16"}
 
@@ -39,7 +46,8 @@ def settings_of(case, stage):
     return {**WORDS, "attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
             "schedule": case["schedule"], "stages": case.get("stages", 2), "stage": stage,
             "chunks": case.get("chunks", 1), "accumulation": case.get("accumulation", 4),
-            "keep_outputs": case.get("keep_outputs", False)}
+            "keep_outputs": case.get("keep_outputs", False),
+            **({"lora_rank": case["lora_rank"]} if "lora_rank" in case else {})}
 
 
 def written(case, tmp_path):

@@ -129,7 +129,10 @@ Result<void> check_pipeline(const Scenario& s) {
     return unsupported("method", "a pipeline of anything but a causal language model");
   }
   HEADROOM_TRY(check_division_of_stages(q));
-  if (q.method != Method::full) return unsupported("method", "adapters in a pipeline");
+  const bool is_lora = q.method == Method::lora && q.division == Division::none;
+  if (q.method != Method::full && !is_lora) {
+    return unsupported("method", "adapters in a pipeline other than LoRA in undivided stages");
+  }
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
   if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");
   if (q.offload != Offload::none) return unsupported("offload", "offloading within a pipeline");

@@ -94,6 +94,13 @@ TEST(PipelineScenario, StagesMayBeShared) {
   EXPECT_EQ(division_words(question_of("fsdp2:2,pp:4,vpp:2")), ",fsdp2:2,pp:4,vpp:2");
 }
 
+TEST(PipelineScenario, OfLoraOnlyTheAdaptersHaveGradientsAndStates) {
+  const auto between_steps = [](const std::string& method) {
+    return answer_of(question_of(method)).memory.steady_allocated.count;
+  };
+  EXPECT_LT(2 * between_steps("lora,pp:4"), between_steps("pp:4"));
+}
+
 TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   const auto with = [](const std::string& flag, const std::string& words, FitQuestion question) {
     EXPECT_TRUE(question.set(flag, words));
@@ -101,7 +108,8 @@ TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   };
   const FitQuestion plain = question_of("pp:4");
   EXPECT_NE(with("mixed-precision", "bf16", plain).find("fully_shard"), std::string::npos);
-  EXPECT_NE(with("method", "lora,pp:4", plain).find("adapters"), std::string::npos);
+  EXPECT_NE(with("method", "qlora,pp:4", plain).find("adapters"), std::string::npos);
+  EXPECT_NE(with("method", "lora,fsdp2:2,pp:4", plain).find("adapters"), std::string::npos);
   EXPECT_NE(with("method", "pp:20", plain).find("too few"), std::string::npos);
   EXPECT_NE(with("grad-accum", "70000", plain).find("65536"), std::string::npos);
   EXPECT_NE(with("grad-accum", "3", plain).find("--grad-accum 4"), std::string::npos);

@@ -200,8 +200,10 @@ bool build_part(GraphBuilder& g, const DecoderFrame& frame, const BuildOptions& 
   if (options.labels) {
     labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
   }
-  const Var x = decoder(g, options, input);
+  Var x = decoder(g, options, input);
   Var logits = head_logits(g, frame, x, head.weight, head.bias);
+  // A stage's own forward() is left before its loss is taken.
+  if (!options.parts.empty()) x = Var();
   Var loss;
   if (options.labels) {
     loss = causal_lm_loss(g, options, logits, labels, frame.vocabulary, frame.own_loss);
