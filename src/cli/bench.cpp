@@ -81,17 +81,15 @@ Verb bench_verb() {
       {"models", "NAME,...", "bench nongemm: also paper (as without it), today or all"},
       {"engine", "NAME,...",
        "bench nongemm: pytorch (eager), compiled (by Inductor), graphed (a CUDA graph), "
-       "onnxruntime; "
-       "without it the first and the last; device: onnxruntime, its products in place of PyTorch's "
-       "operators; "
+       "onnxruntime; without it the first and the last; device: onnxruntime, its products in "
+       "place of PyTorch's operators; "
        "decode --predict: vllm@0.6, with the host of such servers, from 0.6 to before 0.8"},
       {"fuse", "none,basic,all",
        "bench nongemm: ONNX Runtime's levels; all, quickly none,all; all-GeluFusion: without that "
        "optimizer of its own"},
       {"quantize", "none,int8,int4",
        "bench nongemm: the engine's dynamic int8 (PyTorch on a GPU: LLM.int8()), its int4 of "
-       "weights; "
-       "none,int8, on a GPU none"},
+       "weights; none,int8, on a GPU none"},
       {"decode", "", "bench nongemm: also a decode step of language models"},
       {"threads", "N", "of the CPU; as many as PyTorch takes"},
       {"composed", "", "bench nongemm: the whole from few layers, even where it fits"},

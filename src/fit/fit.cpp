@@ -207,8 +207,8 @@ Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
   if (is_tied) {
     answer.notes.emplace_back(
         "embedding and head share a weight in the model and cannot between stages: the last one "
-        "has "
-        "a copy of its own, which nothing of torch.distributed.pipelining keeps like the first's");
+        "has a copy of its own, which nothing of torch.distributed.pipelining keeps like the "
+        "first's");
   }
   return {};
 }

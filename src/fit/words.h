@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,20 +31,28 @@ inline Error refuse(std::string_view name, std::string_view words, std::string e
   return error;
 }
 
+// The refusal of a word that is none of these.
+inline Error refuse_choice(std::string_view name, std::string_view words,
+                           std::span<const std::string_view> choices) {
+  std::string expected = "one of ";
+  for (const std::string_view choice : choices) {
+    expected += (choice == choices.front() ? "" : ", ") + std::string(choice);
+  }
+  return refuse(name, words, std::move(expected), nearest_word(words, choices));
+}
+
 template <typename T, size_t N>
 Result<void> choose(std::string_view name, std::string_view words,
                     const std::array<Word<T>, N>& table, T& field) {
-  std::array<std::string_view, N> candidates;
-  std::string expected = "one of ";
+  std::array<std::string_view, N> choices;
   for (size_t i = 0; i < N; ++i) {
     if (table[i].word == words) {
       field = table[i].value;
       return {};
     }
-    candidates[i] = table[i].word;
-    expected += (i == 0 ? "" : ", ") + std::string(table[i].word);
+    choices[i] = table[i].word;
   }
-  return refuse(name, words, std::move(expected), nearest_word(words, candidates));
+  return refuse_choice(name, words, choices);
 }
 
 template <typename T, size_t N>

@@ -5,7 +5,8 @@
 // What is never released (weights, optimizer states, workspaces) lies apart, beneath the rest, from
 // the beginning on. The plan is what a few orders of first fit give (plan_synthesizer.h), to a
 // thousandth of the bound or to what is asked for; the validator judges it. Streams get ranges of
-// their own. About a microsecond a buffer. Pure.
+// their own. About a microsecond a buffer. Pure. What another stream uses (StreamUse) is taken for
+// free from its free event on, before that stream is done with it: too little for FSDP1's units.
 #pragma once
 
 #include <cstddef>

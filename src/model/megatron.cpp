@@ -62,7 +62,7 @@ Result<void> check_local(const MegatronStage& s) {
   return {};
 }
 
-// Both sides of each product, and the tokens that go through it.
+// What each product sums over, and the tokens that go through it.
 Result<void> check_fp8(const MegatronStage& s) {
   const MegatronModel& m = s.model;
   const MegatronRank& r = s.rank;

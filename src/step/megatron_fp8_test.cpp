@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "model/megatron.h"
+#include "step/trace_bytes.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
@@ -115,27 +116,13 @@ TEST(MegatronFp8, BlocksHaveTheirScales) {
             without + kInputs * kTokens * kHidden / 32);
 }
 
-// What lies there when the step is over, and is no weight, gradient or state.
-int64_t kept_besides(const StepTrace& trace) {
-  std::vector<bool> lives(trace.memory.buffers.size());
-  for (const memory::MemoryEvent& event : trace.memory.events) {
-    if (event.kind == memory::EventKind::alloc) lives[event.buffer] = true;
-    if (event.kind == memory::EventKind::free) lives[event.buffer] = false;
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const memory::BufferInfo& info = trace.memory.buffers[i];
-    if (lives[i]) bytes += info.requested_bytes;
-  }
-  return bytes;
-}
-
+// Weights, gradients and states are the same with FP8 and without.
 int64_t caches(const Asked& asked, int64_t micro_batches = 1) {
   Asked plain = asked;
   plain.recipe = Fp8Recipe::none;
   const int cc = asked.compute_capability;
-  return kept_besides(trace_of(stage_of(asked), cc, micro_batches)) -
-         kept_besides(trace_of(stage_of(plain), cc, micro_batches));
+  return bytes_at_end(trace_of(stage_of(asked), cc, micro_batches)) -
+         bytes_at_end(trace_of(stage_of(plain), cc, micro_batches));
 }
 
 // A layer's four matrices: once where products read either way, else twice; however many
@@ -162,12 +149,12 @@ TEST(MegatronFp8, DelayedScalesAreMadeOfAHistory) {
     Asked asked{.recipe = Fp8Recipe::delayed};
     MegatronStage stage = stage_of(asked);
     stage.model.fp8.history = history;
-    return kept_besides(trace_of(stage, kHopper));
+    return bytes_at_end(trace_of(stage, kHopper));
   };
   constexpr int64_t kMatrices = 4;
   EXPECT_EQ(delayed(1024) - delayed(1), kMatrices * 5 * 4 * 1023);
   EXPECT_EQ(
-      delayed(1) - kept_besides(trace_of(stage_of({.recipe = Fp8Recipe::tensorwise}), kHopper)),
+      delayed(1) - bytes_at_end(trace_of(stage_of({.recipe = Fp8Recipe::tensorwise}), kHopper)),
       kMatrices * 5 * 4 * 2);
 }
 
@@ -221,7 +208,7 @@ TEST(MegatronFp8, WhatIsQuantizedOnTheWayGoes) {
       const StepTrace trace = trace_of(stage, compute_capability);
       asked.recipe = Fp8Recipe::none;
       const StepTrace plain = trace_of(stage_with(asked), compute_capability);
-      EXPECT_EQ(kept_besides(trace) - kept_besides(plain), weights_of(stage));
+      EXPECT_EQ(bytes_at_end(trace) - bytes_at_end(plain), weights_of(stage));
       EXPECT_LT(trace.saved_bytes, plain.saved_bytes) << op::name_of(recipe);
     }
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/megatron.h"
+#include "step/trace_bytes.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
@@ -105,17 +106,8 @@ TEST(Megatron, RecomputedAttentionKeepsNoScores) {
 }
 
 int64_t bytes_of(const StepTrace& trace, memory::Category category) {
-  std::vector<bool> lives(trace.memory.buffers.size());
-  for (const memory::MemoryEvent& event : trace.memory.events) {
-    if (event.kind == memory::EventKind::alloc) lives[event.buffer] = true;
-    if (event.kind == memory::EventKind::free) lives[event.buffer] = false;
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const memory::BufferInfo& info = trace.memory.buffers[i];
-    if (lives[i] && info.category == category) bytes += info.requested_bytes;
-  }
-  return bytes;
+  return bytes_at_end(
+      trace, [=](const memory::BufferInfo& buffer) { return buffer.category == category; });
 }
 
 // The embeddings' and layers' trained numbers, as anybody would count them.

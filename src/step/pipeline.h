@@ -38,8 +38,8 @@ struct Pipeline {
   int64_t group = 0;
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
   PipelineEngine engine = PipelineEngine::megatron;
-  int64_t micro_batches =
-      1;  // of a whole step, however many are run: torch's have buffers for each
+  // Of a whole step, however many are run: torch's have buffers for each.
+  int64_t micro_batches = 1;
   [[nodiscard]] int64_t group_size() const { return group > 0 ? group : stages; }
   // What comes from the neighbours is received while something else runs (overlap_p2p_comm), which
   // Megatron-LM does with several chunks alone.

@@ -17,6 +17,8 @@ inline void expect_equal(const StepTrace& a, const StepTrace& b) {
   }
   ASSERT_EQ(a.memory.events.size(), b.memory.events.size());
   EXPECT_EQ(a.memory.cache_emptied, b.memory.cache_emptied);
+  EXPECT_EQ(a.memory.stream_uses, b.memory.stream_uses);
+  EXPECT_EQ(a.memory.stream_progress, b.memory.stream_progress);
   ASSERT_EQ(a.memory.buffers.size(), b.memory.buffers.size());
   for (size_t i = 0; i < a.memory.buffers.size(); ++i) {
     ASSERT_EQ(a.memory.buffers[i].requested_bytes, b.memory.buffers[i].requested_bytes) << i;

@@ -11,6 +11,9 @@ GPUS = ["meta-llama/Llama-3.1-8B", "--device", "h100-sxm-80gb", "--gpus", "16", 
         "--global-batch", "64", "--seq", "4096", "--checkpointing", "full"]
 SMALLEST = ["meta-llama/Llama-3.1-8B", "--seq", "4096", "--checkpointing", "full", "--smallest"]
 
+MEGATRON = ["meta-llama/Llama-3.1-70B", "--engine", "megatron", "--device", "h100-sxm-80gb", "--gpus", "64",
+            "--global-batch", "256", "--seq", "8192"]
+
 
 def on_a_terminal(*words):
     """What stderr shows there; stdout is a pipe."""
@@ -32,7 +35,7 @@ def on_a_terminal(*words):
     return seen.decode()
 
 
-@pytest.mark.parametrize("words", [GPUS, SMALLEST], ids=["gpus", "smallest"])
+@pytest.mark.parametrize("words", [GPUS, SMALLEST, MEGATRON], ids=["gpus", "smallest", "megatron"])
 def test_a_terminal_shows_how_far_it_is(words):
     shown = on_a_terminal(*words)
     assert "searching" in shown and "%" in shown and "predicted" in shown

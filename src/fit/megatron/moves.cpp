@@ -87,8 +87,7 @@ class Mover {
 };
 
 Result<StageFigures> Mover::figures(const Plan& plan, size_t stage) const {
-  FitQuestion asked = plan.question;
-  asked.megatron->look_at(static_cast<int64_t>(stage));
+  FitQuestion asked = at_stage(plan.question, static_cast<int64_t>(stage));
   asked.checkpointing.kind = plan.recomputation[stage];
   HEADROOM_ASSIGN(const Scenario scenario, vary(any_, asked));
   return stage_figures(scenario, timer_);

@@ -109,11 +109,6 @@ MegatronSearch::Fate MegatronSearch::fate_of(const Candidate& candidate) const {
 
 namespace {
 
-Result<Scenario> at_stage(const Scenario& any, FitQuestion question, int64_t stage) {
-  question.megatron->look_at(stage);
-  return vary(any, question);
-}
-
 struct PredictedStage {
   Scenario scenario;
   DetailedPrediction detail;
@@ -125,7 +120,7 @@ Result<std::vector<PredictedStage>> predict_ends(const Scenario& any, const FitQ
   const int64_t stages = question.megatron->stage.rank.pipeline;
   std::vector<PredictedStage> ends;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, stages - 1), stages - 1}) {
-    HEADROOM_ASSIGN(Scenario scenario, at_stage(any, question, stage));
+    HEADROOM_ASSIGN(Scenario scenario, vary(any, at_stage(question, stage)));
     HEADROOM_ASSIGN(DetailedPrediction detail,
                     predict_with_trace(scenario, Figures::where_it_fits));
     ends.push_back({std::move(scenario), std::move(detail)});

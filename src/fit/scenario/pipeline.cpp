@@ -119,6 +119,11 @@ Result<void> set_parts(Scenario& s) {
                          words(*layers) + " layers are too few for " + words(count) + " parts",
                          "fewer stages, or fewer chunks of each");
   }
+  if (q.method != Method::full &&
+      std::ranges::any_of(*all, [](const model::ModelPart& part) { return part.layers == 0; })) {
+    return contradiction("method", "a part of " + words(count) + " has no layers to adapt",
+                         "fewer stages, or fewer chunks of each");
+  }
   s.build.parts = step::parts_of_rank(*all, q.stages, q.stage);
   return {};
 }

@@ -110,6 +110,10 @@ TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   EXPECT_NE(with("mixed-precision", "bf16", plain).find("fully_shard"), std::string::npos);
   EXPECT_NE(with("method", "qlora,pp:4", plain).find("adapters"), std::string::npos);
   EXPECT_NE(with("method", "lora,fsdp2:2,pp:4", plain).find("adapters"), std::string::npos);
+  EXPECT_NE(with("method", "lora,pp:17", plain).find("no layers to adapt"), std::string::npos);
+  const auto unknown = FitQuestion().set("method", "pq:4");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().to_string().find("'pp'"), std::string::npos);
   EXPECT_NE(with("method", "pp:20", plain).find("too few"), std::string::npos);
   EXPECT_NE(with("grad-accum", "70000", plain).find("65536"), std::string::npos);
   EXPECT_NE(with("grad-accum", "3", plain).find("--grad-accum 4"), std::string::npos);

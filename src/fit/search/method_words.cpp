@@ -61,6 +61,14 @@ constexpr std::array kCounts{
     CountWord{"pp", &MethodWords::stages, &FitQuestion::stages},
     CountWord{"vpp", &MethodWords::stage_chunks, &FitQuestion::stage_chunks}};
 
+// Every word that takes a number.
+Error refuse_division(std::string_view name) {
+  std::array<std::string_view, kDivisions.size() + kCounts.size()> choices;
+  const auto rest = std::ranges::transform(kDivisions, choices.begin(), &Word<Division>::word).out;
+  std::ranges::transform(kCounts, rest, &CountWord::word);
+  return refuse_choice("method", name, choices);
+}
+
 constexpr const char* kOneOfEach = "one way to train and one to divide, such as lora,fsdp2:8";
 
 Result<void> read_method_word(std::string_view word, MethodWords& read) {
@@ -72,13 +80,14 @@ Result<void> read_method_word(std::string_view word, MethodWords& read) {
     if (field > 1) return refuse("method", word, kOneOfEach);
     return set_ranks(word, field);
   }
-  const bool divides =
-      has_number || std::ranges::find(kDivisions, name, &Word<Division>::word) != kDivisions.end();
+  const auto division = std::ranges::find(kDivisions, name, &Word<Division>::word);
+  const bool divides = has_number || division != kDivisions.end();
   if (divides ? read.division.has_value() : read.method.has_value()) {
     return refuse("method", word, kOneOfEach);
   }
   if (!divides) return choose("method", word, kMethods, read.method.emplace());
-  HEADROOM_TRY(choose("method", name, kDivisions, read.division.emplace()));
+  if (division == kDivisions.end()) return refuse_division(name);
+  read.division = division->value;
   const bool may_be_alone = read.division == Division::gemini || is_zero(*read.division);
   return set_ranks(word, read.ranks, may_be_alone ? 1 : 2);
 }

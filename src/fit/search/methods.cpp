@@ -246,24 +246,28 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   auto scenario = vary(base, candidate.question);
   if (!scenario) return refuse(scenario.error());
   std::vector<StageFigures> stages;
+  DetailedPrediction detail;
   if (candidate.question.stages > 1) {
-    auto made = stages_of(*scenario, timer);
+    auto made = stages_of(*scenario, timer, {.known = {}, .fullest = &detail});
     if (!made) return refuse(made.error());
     stages = std::move(*made);
     scenario = vary(base, at_stage(candidate.question, fullest_stage(stages)));
     if (!scenario) return refuse(scenario.error());
+    add_oom_probability(*scenario, detail);
+  } else {
+    auto made = predict_in_detail(*scenario, 0);
+    if (!made) return refuse(made.error());
+    detail = std::move(*made);
   }
-  const auto detail = predict_in_detail(*scenario, 0);
-  if (!detail) return refuse(detail.error());
-  take_prediction(*scenario, *detail, row);
-  row.sent = sent_in(*scenario, detail->trace);
+  take_prediction(*scenario, detail, row);
+  row.sent = sent_in(*scenario, detail.trace);
   if (!stages.empty()) {
     row.time = pipeline_time(stages, scenario->train.pipeline);
-  } else if (const auto time = timer.time_of(*scenario, detail->trace)) {
+  } else if (const auto time = timer.time_of(*scenario, detail.trace)) {
     row.time = *time;
   }
   if (scenario->traced) return;  // each size would be a trace of its own
-  if (const auto largest = largest_batch(*scenario, detail->prediction)) {
+  if (const auto largest = largest_batch(*scenario, detail.prediction)) {
     row.largest_batch = *largest;
   }
 }

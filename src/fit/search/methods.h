@@ -2,10 +2,11 @@
 //
 // Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
 // N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
-// model; groups stay within a machine), each without recomputation, with selective and with full
-// recomputation, where the question leaves that open; in one precision, unless the question asks
-// for several (precision.h). A tensor-parallel group has one batch among
-// it, so it accumulates as many: a step has the same sequences whichever way. Where a global batch
+// model; groups stay within a machine), PyTorch's pipelines, alone and of FSDP2's stages, each
+// without recomputation, with selective and with full recomputation, where the question leaves that
+// open; in one precision, unless the question asks for several (precision.h). A tensor-parallel
+// group and a pipeline have one batch among them, so they accumulate as many: a step has the same
+// sequences whichever way. Where a global batch
 // leaves the micro-batch open, of each way the fastest that fits for sure of all micro-batches that
 // divide a rank's sequences is the row, found by predicting every one. Each is predicted as
 // fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the

@@ -32,8 +32,7 @@ struct Precision {
 inline constexpr std::string_view kPrecisionChanges =
     "precision changes what is trained: weights that are trained in 16 bits lose updates that are "
     "small beside them, which fp32 weights keep, alone and under mixed precision (ZeRO keeps fp32 "
-    "masters "
-    "beside its 16 bits); compare rows of one precision, or hold it by --dtype or "
+    "masters beside its 16 bits); compare rows of one precision, or hold it by --dtype or "
     "--mixed-precision";
 
 // Those that a way to divide is looked at in; one that is nothing where the question says its own.

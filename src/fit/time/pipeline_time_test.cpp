@@ -28,6 +28,16 @@ TEST(PipelineTime, StagesThatAreAlikeWaitForAsManyMicroBatchesAsStagesAreLeft) {
   EXPECT_DOUBLE_EQ(pipeline_time(stages, {.chunks = 2})->pipeline_seconds, 0.75);
 }
 
+// (p - 1) times (forward + gradients of inputs - gradients of weights), each a third of 0.5.
+TEST(PipelineTime, AZeroBubbleWaitsForOnePartOfThree) {
+  const std::vector<StageFigures> stages(4, stage(0.5, 8));
+  step::Pipeline pipeline;
+  pipeline.schedule = step::PipelineSchedule::zero_bubble;
+  EXPECT_DOUBLE_EQ(pipeline_time(stages, pipeline)->pipeline_seconds, 0.5);
+  pipeline.chunks = 2;
+  EXPECT_DOUBLE_EQ(pipeline_time(stages, pipeline)->pipeline_seconds, 0.25);
+}
+
 TEST(PipelineTime, TheSlowestStageSetsThePace) {
   const auto time = pipeline_time({stage(1, 4), stage(3, 4), stage(2, 4)}, {});
   ASSERT_TRUE(time);
