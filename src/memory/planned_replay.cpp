@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "memory/late_frees.h"
 #include "memory/packing/plan_synthesizer.h"
 #include "memory/packing/validator.h"
 #include "memory/replay_composition.h"
@@ -36,6 +37,33 @@ void raise(Peak& peak, int64_t bytes, size_t event) {
   if (bytes > peak.bytes) peak = {bytes, event};
 }
 
+// Statistics and peaks of the blocks: what the program let go of is not allocated, but active and
+// requested until it comes back.
+void count_blocks(const MemoryTrace& trace, const std::vector<int64_t>& block_sizes,
+                  ReplayResult& result) {
+  AllocatorStatistics& now = result.statistics;
+  const auto hold = [&](uint32_t buffer, int64_t sign) {
+    now.active_bytes.add(sign * block_sizes[buffer]);
+    now.active_blocks.add(sign);
+    now.requested_bytes.add(sign * trace.buffers[buffer].requested_bytes);
+  };
+  const std::vector<LateFree> late = late_frees(trace);
+  std::vector<bool> is_late(trace.buffers.size());
+  for (const LateFree& free : late) is_late[free.buffer] = true;
+  auto back = late.begin();
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    for (; back != late.end() && back->event <= i; ++back) hold(back->buffer, -1);
+    const MemoryEvent& event = trace.events[i];
+    const int64_t sign = event.kind == EventKind::alloc ? 1 : -1;
+    now.allocated_bytes.add(sign * block_sizes[event.buffer]);
+    now.allocations.add(sign);
+    if (sign > 0 || !is_late[event.buffer]) hold(event.buffer, sign);
+    raise(result.peak_allocated, now.allocated_bytes.peak, i);
+    raise(result.peak_requested, now.requested_bytes.peak, i);
+    raise(result.peak_active, now.active_bytes.peak, i);
+  }
+}
+
 }  // namespace
 
 PackingProblem packing_problem_of(const MemoryTrace& trace, uint32_t stream) {
@@ -57,6 +85,10 @@ PackingProblem packing_problem_of(const MemoryTrace& trace, uint32_t stream) {
   }
   for (size_t i = 0; i < problem.requests.size(); ++i) {
     if (!is_released[i]) problem.requests[i].lower = 0;
+  }
+  for (const LateFree& late : late_frees(trace)) {
+    if (trace.buffers[late.buffer].stream != stream) continue;
+    problem.requests[late.buffer].upper = static_cast<int64_t>(late.event);
   }
   return problem;
 }
@@ -80,19 +112,7 @@ ReplayResult replay_planned(const MemoryTrace& trace, const PlannedReplayOptions
   for (size_t i = 0; i < block_sizes.size(); ++i) {
     block_sizes[i] = round_up(trace.buffers[i].requested_bytes, kMinBlockSize);
   }
-  AllocatorStatistics& now = result.statistics;
-  for (size_t i = 0; i < trace.events.size(); ++i) {
-    const MemoryEvent& event = trace.events[i];
-    const int64_t sign = event.kind == EventKind::alloc ? 1 : -1;
-    now.allocated_bytes.add(sign * block_sizes[event.buffer]);
-    now.requested_bytes.add(sign * trace.buffers[event.buffer].requested_bytes);
-    now.allocations.add(sign);
-    raise(result.peak_allocated, now.allocated_bytes.peak, i);
-    raise(result.peak_requested, now.requested_bytes.peak, i);
-  }
-  now.active_bytes = now.allocated_bytes;
-  now.active_blocks = now.allocations;
-  result.peak_active = result.peak_allocated;
+  count_blocks(trace, block_sizes, result);
   Composition composition(trace, block_sizes);
   for (size_t i = 0; i < trace.events.size() && i <= result.peak_allocated.event; ++i) {
     composition.apply(i);

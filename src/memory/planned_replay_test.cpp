@@ -63,6 +63,29 @@ TEST(PlannedReplay, StreamsHaveRangesOfTheirOwn) {
   EXPECT_EQ(replay_planned(trace).peak_reserved.bytes, 4 * kMiB);
 }
 
+// As in replay_test: nobody's until the program knows that the other stream is past it.
+TEST(PlannedReplay, WhatAnotherStreamUsesKeepsItsPlaceUntilItComesBack) {
+  constexpr uint32_t kUser = 1;
+  MemoryTrace trace;
+  const uint32_t first = trace.alloc({.requested_bytes = 40 * kMiB}, 0);
+  trace.stream_uses.push_back({first, kUser});
+  trace.free(first, 0);
+  trace.free(trace.alloc({.requested_bytes = 40 * kMiB}, 1), 1);
+  trace.stream_progress.push_back({trace.events.size(), kUser, 1});
+  trace.free(trace.alloc({.requested_bytes = 80 * kMiB}, 2), 2);
+  ASSERT_TRUE(validate_trace(trace));
+  EXPECT_EQ(packing_problem_of(trace).requests[first], (PackingRequest{0, 4, 40 * kMiB}));
+  const ReplayResult late = replay_planned(trace);
+  EXPECT_EQ(late.peak_reserved.bytes, 80 * kMiB);
+  EXPECT_EQ(late.peak_active.bytes, 80 * kMiB);
+  EXPECT_EQ(late.peak_active.event, 2u);
+  EXPECT_EQ(late.peak_allocated.event, 4u);
+  EXPECT_EQ(late.statistics.active_bytes.current, 0);
+  // Where the program never learns of it the third has no place above it.
+  trace.stream_progress.clear();
+  EXPECT_EQ(replay_planned(trace).peak_reserved.bytes, 120 * kMiB);
+}
+
 TEST(PlannedReplay, MoreThanAnyAddressSpaceIsOutOfMemory) {
   MemoryTrace trace;
   for (int i = 0; i < 5; ++i) {
