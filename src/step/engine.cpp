@@ -1,9 +1,7 @@
 #include "step/engine.h"
 
 #include <algorithm>
-#include <map>
 #include <queue>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,36 +22,13 @@ namespace {
 // that both use: its task is put aside, and back at the end.
 class Tasks {
  public:
-  // With `leaves`, what is on the way to none of them is not wanted.
-  Tasks(std::span<const op::Edge> roots, uint64_t run, std::span<Node* const> leaves,
-        std::span<Node* const> between)
-      : run_(run) {
-    if (!between.empty()) {
+  // All behind the roots; or what is `between`, and what leaves it is not wanted.
+  Tasks(std::span<const op::Edge> roots, uint64_t run, std::span<Node* const> between) : run_(run) {
+    if (between.empty()) {
+      take_all_behind(roots);
+    } else {
       stay_among(between);
-      return;
     }
-    std::map<Node*, std::vector<Node*>> before;  // by node, those that its gradients come from
-    std::vector<Node*> pending;
-    for (const op::Edge& root : roots) {
-      Node* node = root.node.get();
-      if (node->task.run == run_) continue;
-      adopt(*node);
-      pending.push_back(node);
-    }
-    while (!pending.empty()) {
-      Node* node = pending.back();
-      pending.pop_back();
-      for (const op::Edge& edge : node->next) {
-        if (!edge.node) continue;
-        if (edge.node->task.run != run_) {
-          adopt(*edge.node);
-          pending.push_back(edge.node.get());
-        }
-        ++edge.node->task.dependencies;
-        if (!leaves.empty()) before[edge.node.get()].push_back(node);
-      }
-    }
-    if (!leaves.empty()) want(leaves, before);
   }
   ~Tasks() {
     for (const NodeRef& node : unwanted_) node->task.is_wanted = true;
@@ -73,6 +48,28 @@ class Tasks {
     node.task.gradients.clear();
   }
 
+  void take_all_behind(std::span<const op::Edge> roots) {
+    std::vector<Node*> pending;
+    for (const op::Edge& root : roots) {
+      Node* node = root.node.get();
+      if (node->task.run == run_) continue;
+      adopt(*node);
+      pending.push_back(node);
+    }
+    while (!pending.empty()) {
+      Node* node = pending.back();
+      pending.pop_back();
+      for (const op::Edge& edge : node->next) {
+        if (!edge.node) continue;
+        if (edge.node->task.run != run_) {
+          adopt(*edge.node);
+          pending.push_back(edge.node.get());
+        }
+        ++edge.node->task.dependencies;
+      }
+    }
+  }
+
   void stay_among(std::span<Node* const> nodes) {
     for (Node* node : nodes) adopt(*node);
     for (Node* node : nodes) {
@@ -86,22 +83,6 @@ class Tasks {
           unwanted_.push_back(edge.node);
         }
       }
-    }
-  }
-
-  void want(std::span<Node* const> leaves, std::map<Node*, std::vector<Node*>>& before) {
-    std::set<Node*> wanted;
-    std::vector<Node*> pending(leaves.begin(), leaves.end());
-    while (!pending.empty()) {
-      Node* node = pending.back();
-      pending.pop_back();
-      if (!wanted.insert(node).second) continue;
-      for (Node* next : before[node]) pending.push_back(next);
-    }
-    for (const auto& [node, _] : before) {
-      if (wanted.contains(node)) continue;
-      node->task.is_wanted = false;
-      unwanted_.emplace_back(node);
     }
   }
 
@@ -216,7 +197,7 @@ Grads Engine::execute(std::span<const op::Edge> roots, Grads& gradients,
   const auto leaves = wanted != nullptr ? wanted->leaves : std::span<Node* const>();
   const bool retains = wanted != nullptr ? wanted->retain_graph : options_.retain_graph;
   const auto between = wanted != nullptr ? wanted->between : std::span<Node* const>();
-  const Tasks tasks(roots, ++runs_, leaves, between);
+  const Tasks tasks(roots, ++runs_, between);
   std::priority_queue<NodeRef, std::vector<NodeRef>, RunsLater> ready;
   for (size_t i = 0; i < roots.size(); ++i) {
     Node& node = *roots[i].node;

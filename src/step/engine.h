@@ -40,8 +40,7 @@ struct EngineOptions {
 // of them is behind do not run, and nodes that run do not compute what goes there.
 struct GradientsWanted {
   std::span<op::Node* const> leaves;  // their AccumulateGrad nodes
-  // All nodes on the way from the roots to the leaves, both included, where the caller knows them;
-  // else they are found by a walk over all that is behind the roots.
+  // All nodes on the way from the roots to the leaves, both included.
   std::span<op::Node* const> between;
   bool retain_graph = false;
   // Before a node runs, with the gradients of its outputs (Node.register_prehook).

@@ -63,6 +63,7 @@ class Grouping {
   Grouping(Node* root, Node* input) : before_(all_before(root)) {
     std::vector<Node*> none;
     to_input_ = closure_of(input, before_, {}, none);
+    op::require(to_input_.contains(root), "a stage's output that does not come of its input");
   }
 
   void add(Node* parameter) {
@@ -84,6 +85,8 @@ class Grouping {
       if (between_.insert(node).second) groups_[group].between.emplace_back(node);
     }
   }
+
+  [[nodiscard]] std::vector<Node*> to_input() const { return {to_input_.begin(), to_input_.end()}; }
 
   std::vector<WeightGroup> take() {
     for (WeightGroup& group : groups_) group.arrived.resize(group.starts.size());
@@ -151,11 +154,13 @@ std::vector<WeightGroup> backward_to_input(Engine& engine, op::Eager& eager, con
   for (const Tensor& parameter : parameters) {
     if (parameter.requires_grad()) grouping.add(eager.gradient_edge(parameter).node.get());
   }
+  const std::vector<Node*> to_input = grouping.to_input();
   std::vector<WeightGroup> groups = grouping.take();
   const auto places = places_of(groups);
   Node* const leaf = to.node.get();
   GradientsWanted wanted;
   wanted.leaves = std::span(&leaf, 1);
+  wanted.between = to_input;
   wanted.retain_graph = true;
   wanted.before = [&](Node& node, const Grads& gradients) {
     const auto place = places.find(&node);
