@@ -223,21 +223,24 @@ struct Tried {
   std::optional<double> seconds;
 };
 
-Result<std::optional<double>> seconds_of_stages(const Scenario& any, const StepTimer& timer) {
-  HEADROOM_ASSIGN(const std::vector<StageFigures> stages, stages_of(any, timer));
-  const auto time = pipeline_time(stages, any.train.pipeline);
-  return time ? std::optional(time->step_seconds.expected) : std::nullopt;
-}
-
-// The Error is about a setting that cannot be asked.
+// Of all stages, where there are some. The Error is about a setting that cannot be asked.
 Result<std::optional<double>> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
                                                     const FitQuestion& question) {
-  HEADROOM_ASSIGN(const Varied varied, vary_fullest(base, question, Figures::where_it_fits));
-  if (varied.prediction.verdict != Verdict::yes) return std::optional<double>();
-  if (question.stages > 1) return seconds_of_stages(varied.scenario, timer);
-  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(varied.scenario));
-  const auto time = timer.time_of(varied.scenario, detail.trace);
-  return time ? std::optional(time->step_seconds.expected) : std::nullopt;
+  const auto seconds_of = [](const auto& time) {
+    return time ? std::optional(time->step_seconds.expected) : std::nullopt;
+  };
+  std::vector<StageFigures> stages;
+  step::Pipeline pipeline;
+  for (int64_t stage = 0; stage < question.stages; ++stage) {
+    HEADROOM_ASSIGN(const Scenario scenario, vary(base, at_stage(question, stage)));
+    HEADROOM_ASSIGN(const DetailedPrediction detail,
+                    predict_with_trace(scenario, Figures::where_it_fits));
+    if (detail.prediction.verdict != Verdict::yes) return std::optional<double>();
+    if (question.stages == 1) return seconds_of(timer.time_of(scenario, detail.trace));
+    stages.push_back(stage_figures(scenario, timer, detail));
+    pipeline = scenario.train.pipeline;
+  }
+  return seconds_of(pipeline_time(stages, pipeline));
 }
 
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
