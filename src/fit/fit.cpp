@@ -13,6 +13,7 @@
 #include "fit/megatron/question.h"
 #include "fit/prediction.h"
 #include "fit/scenario/errors.h"
+#include "fit/scenario/graph.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/traced.h"
@@ -193,17 +194,18 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   return {};
 }
 
-// Of the whole model, of which a stage has a part.
+// Of the whole model, of which a stage has a part: by its graph alone, since no step of it is run.
 Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
   FitQuestion whole = scenario.question;
   whole.stages = whole.stage_chunks = 1;
   whole.stage = 0;
   HEADROOM_ASSIGN(const Scenario undivided, vary(scenario, whole));
-  HEADROOM_ASSIGN(const auto step, undivided.steps->of(undivided));
-  answer.parameter_count = model::parameter_count(*step->graph, false);
-  answer.trainable_count = model::parameter_count(*step->graph, true);
+  HEADROOM_ASSIGN(GraphPointer built, built_graph_of(undivided));
+  HEADROOM_ASSIGN(const GraphPointer graph, graph_of(undivided, std::move(built)));
+  answer.parameter_count = model::parameter_count(*graph, false);
+  answer.trainable_count = model::parameter_count(*graph, true);
   const bool is_tied = std::ranges::any_of(
-      step->graph->parameters, [](const model::Parameter& p) { return p.tied_to.has_value(); });
+      graph->parameters, [](const model::Parameter& p) { return p.tied_to.has_value(); });
   if (is_tied) {
     answer.notes.emplace_back(
         "embedding and head share a weight in the model and cannot between stages: the last one "

@@ -35,11 +35,6 @@ FitQuestion at_stage(FitQuestion question, int64_t stage) {
   return question;
 }
 
-Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer) {
-  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
-  return stage_figures(scenario, timer, detail);
-}
-
 StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
                            const DetailedPrediction& detail) {
   const Prediction& prediction = detail.prediction;

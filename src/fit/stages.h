@@ -19,9 +19,7 @@ namespace headroom::fit {
 // The same question about another stage. REQUIRES: 0 <= stage < stage_count(question).
 [[nodiscard]] FitQuestion at_stage(FitQuestion question, int64_t stage);
 
-// The stage that the scenario looks at, as predicted.
-Result<StageFigures> stage_figures(const Scenario& scenario, const StepTimer& timer);
-// The same of what was predicted of it already.
+// The stage that the scenario looks at, of what was predicted of it.
 StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
                            const DetailedPrediction& detail);
 

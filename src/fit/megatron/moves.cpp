@@ -11,6 +11,7 @@
 #include "engines/pipeline_layout.h"
 #include "fit/megatron/question.h"
 #include "fit/megatron/search.h"
+#include "fit/prediction.h"
 #include "fit/search/method_row.h"
 #include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
@@ -90,7 +91,8 @@ Result<StageFigures> Mover::figures(const Plan& plan, size_t stage) const {
   FitQuestion asked = at_stage(plan.question, static_cast<int64_t>(stage));
   asked.checkpointing.kind = plan.recomputation[stage];
   HEADROOM_ASSIGN(const Scenario scenario, vary(any_, asked));
-  return stage_figures(scenario, timer_);
+  HEADROOM_ASSIGN(const DetailedPrediction detail, predict_with_trace(scenario));
+  return stage_figures(scenario, timer_, detail);
 }
 
 bool Mover::predict(Plan& plan, const std::vector<size_t>& stages) const {
