@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "model/megatron_bert.h"
 #include "model/megatron_ends.h"
+#include "model/megatron_fp8.h"
 #include "model/megatron_layer.h"
 #include "model/megatron_t5.h"
 
@@ -62,10 +63,9 @@ Result<void> check_local(const MegatronStage& s) {
   return {};
 }
 
-// What each product sums over, and the tokens that go through it.
+// Which modules are in FP8; their sizes are checked once they are declared.
 Result<void> check_fp8(const MegatronStage& s) {
   const MegatronModel& m = s.model;
-  const MegatronRank& r = s.rank;
   if (!m.fp8.is_on()) return {};
   if (m.local) return wrong("Megatron-LM's own modules (local) have no FP8");
   if (m.bert) return wrong("BERT in FP8 is not modelled");
@@ -75,25 +75,6 @@ Result<void> check_fp8(const MegatronStage& s) {
   constexpr int64_t kHistoryMax = int64_t{1} << 20;
   if (m.fp8.history < 1 || m.fp8.history > kHistoryMax) {
     return wrong("the history of largest values is out of range");
-  }
-  const op::Fp8Multiples multiples = op::fp8_multiples(m.fp8.recipe);
-  const MegatronLatent& l = m.latent;
-  const int64_t value_size = l.key_rank > 0 ? l.value_size : m.head_size;
-  for (const int64_t features :
-       {m.hidden, m.heads / r.tensor * value_size, m.inner / r.tensor, l.query_rank, l.key_rank,
-        m.shared_inner / r.tensor, m.experts > 0 ? m.expert_inner / r.expert_tensor : 0}) {
-    if (features % multiples.features == 0) continue;
-    return wrong("FP8 (" + std::string(op::name_of(m.fp8.recipe)) +
-                 ") is modelled for products over multiples of " +
-                 std::to_string(multiples.features) + ", not over " + std::to_string(features));
-  }
-  const int64_t shared = r.context * (r.sequence_parallel ? r.tensor : 1);
-  for (const int64_t length : {s.sequence, s.decoder_sequence}) {
-    const int64_t tokens = length / shared * s.micro_batch;
-    if (tokens % multiples.tokens == 0) continue;
-    return wrong("FP8 (" + std::string(op::name_of(m.fp8.recipe)) +
-                 ") is modelled for multiples of " + std::to_string(multiples.tokens) +
-                 " tokens of a micro-batch on a rank, not for " + std::to_string(tokens));
   }
   return {};
 }
@@ -273,11 +254,7 @@ class Chunk {
   Var norm_weight_, norm_bias_, head_;
 };
 
-}  // namespace
-
-Result<Graph> build_megatron_stage(const MegatronStage& stage) {
-  HEADROOM_TRY(check(stage));
-  if (stage.model.decoder_layers > 0) return build_megatron_t5(stage);
+Graph build_chunks(const MegatronStage& stage) {
   MegatronSizes sizes(stage);
   sizes.is_encoder = stage.model.bert;
   GraphBuilder g;
@@ -296,6 +273,15 @@ Result<Graph> build_megatron_stage(const MegatronStage& stage) {
     }
   }
   return g.finish();
+}
+
+}  // namespace
+
+Result<Graph> build_megatron_stage(const MegatronStage& stage) {
+  HEADROOM_TRY(check(stage));
+  Graph graph = stage.model.decoder_layers > 0 ? build_megatron_t5(stage) : build_chunks(stage);
+  HEADROOM_TRY(check_fp8_sizes(stage, graph));
+  return graph;
 }
 
 }  // namespace headroom::model

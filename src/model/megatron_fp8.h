@@ -13,6 +13,7 @@
 
 #include <string>
 
+#include "base/result.h"
 #include "model/builder.h"
 #include "model/megatron.h"
 
@@ -21,5 +22,9 @@ namespace headroom::model {
 // Of a module with so many matrices of one shape; nothing where the model is not in FP8.
 void keep_in_fp8(GraphBuilder& g, const MegatronModel& m, const std::string& module,
                  const Dims& weight, int64_t matrices = 1);
+
+// The Error names the tensor that products in FP8 do not take, its dimension and what to change.
+// `graph` is of the stage, with what keep_in_fp8() declared.
+[[nodiscard]] Result<void> check_fp8_sizes(const MegatronStage& stage, const Graph& graph);
 
 }  // namespace headroom::model

@@ -76,12 +76,16 @@ bool keeps_fp8_twice(Fp8Recipe recipe, int compute_capability) {
   return !has_one_scale(recipe) || !reads_either_way;
 }
 
-// assert_dim_for_fp8_exec; MXFP8Quantizer and, where ranks gather, Float8BlockQuantizer take whole
-// blocks alone (is_quantizable).
-Fp8Multiples fp8_multiples(Fp8Recipe recipe) {
-  if (recipe == Fp8Recipe::mxfp8) return {32, 32};
-  if (recipe == Fp8Recipe::blockwise) return {128, 128};
-  return {};
+// assert_dim_for_fp8_exec wants 8 rows and 16 columns of inputs and weights. What a product sums
+// over are 16 (CanonicalizeGemmInput's leading dimensions): the outputs and the gathered rows, too,
+// but these only where products read rows alone. MXFP8Quantizer takes whole blocks alone, and so
+// does, where ranks gather, Float8BlockQuantizer (is_quantizable).
+Fp8Multiples fp8_multiples(Fp8Recipe recipe, bool keeps_twice) {
+  Fp8Multiples multiples;
+  if (recipe == Fp8Recipe::mxfp8) return {32, 32, 32, 32};
+  if (recipe == Fp8Recipe::blockwise) multiples.inputs = multiples.rows = 128;
+  if (!keeps_twice) multiples.gathered_rows = multiples.rows;
+  return multiples;
 }
 
 Fp8Scales fp8_scales(Fp8Recipe recipe, int64_t rows, int64_t columns, bool is_weight) {

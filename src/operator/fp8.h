@@ -2,8 +2,9 @@
 // GPU's products read.
 //
 // Source: transformer_engine/common/transformer_engine.cpp (nvte_is_non_tn_fp8_gemm_supported),
-// pytorch/quantization.py (_compute_*_support), csrc/quantizer.cpp (get_scale_shape), versions 2.9
-// and of August 2026.
+// common/gemm/cublaslt_gemm.cu (CanonicalizeGemmInput), pytorch/quantization.py
+// (_compute_*_support), pytorch/utils.py (assert_dim_for_fp8_exec), csrc/quantizer.cpp
+// (get_scale_shape), versions 2.9 and of August 2026.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +38,17 @@ enum class Fp8Recipe : uint8_t {
 // GPUs whose products read rows alone.
 [[nodiscard]] bool keeps_fp8_twice(Fp8Recipe recipe, int compute_capability);
 
-// What both sizes of a product's operands have to be multiples of.
+// What sizes have to be multiples of, where tokens [rows, inputs] meet a weight [outputs, inputs].
+// A gradient of the tokens sums over the outputs, one of the weight over all tokens that ranks
+// gather.
 struct Fp8Multiples {
-  int64_t features = 16;
-  int64_t tokens = 8;
+  int64_t inputs = 16;
+  int64_t outputs = 16;
+  int64_t rows = 8;
+  int64_t gathered_rows = 16;
 };
-[[nodiscard]] Fp8Multiples fp8_multiples(Fp8Recipe recipe);
+// `keeps_twice` as keeps_fp8_twice() says it.
+[[nodiscard]] Fp8Multiples fp8_multiples(Fp8Recipe recipe, bool keeps_twice);
 
 // Bytes of the scales of [rows, columns], as it is read by rows and by columns. One scale a tensor
 // is both, and stands by rows.

@@ -246,23 +246,81 @@ TEST(MegatronFp8, ATokenOfAnExpertKeepsHalfItsInputs) {
   EXPECT_EQ(token(Fp8Recipe::none) - token(Fp8Recipe::tensorwise), kTokens * (kHidden + 96));
 }
 
-TEST(MegatronFp8, WhatIsNotWholeIsAnError) {
+TEST(MegatronFp8, WhatIsNotModelledIsAnError) {
   MegatronStage stage = stage_of({.recipe = Fp8Recipe::tensorwise});
   EXPECT_TRUE(model::build_megatron_stage(stage));
   stage.model.local = true;
-  EXPECT_FALSE(model::build_megatron_stage(stage));
-  stage.model.local = false;
-  stage.model.inner = 520;
-  EXPECT_FALSE(model::build_megatron_stage(stage));
-  stage = stage_of({.recipe = Fp8Recipe::tensorwise});
-  stage.sequence = 250;
-  stage.micro_batch = 1;
   EXPECT_FALSE(model::build_megatron_stage(stage));
   stage = stage_of({.recipe = Fp8Recipe::tensorwise});
   stage.model.linear_bias = false;
   stage.model.experts = 4;
   stage.model.expert_inner = 96;
   EXPECT_FALSE(model::build_megatron_stage(stage));
+}
+
+// What a stage is refused for, or nothing.
+std::string refusal_of(const MegatronStage& stage) {
+  const auto built = model::build_megatron_stage(stage);
+  if (built) return "";
+  EXPECT_FALSE(built.error().hint.empty());
+  return built.error().message;
+}
+
+// Both sizes of each weight: products forward sum over its columns, those backward over its rows.
+TEST(MegatronFp8, AWeightThatProductsDoNotTakeIsNamed) {
+  MegatronStage stage = stage_of({.recipe = Fp8Recipe::tensorwise});
+  stage.model.inner = 520;
+  EXPECT_EQ(refusal_of(stage),
+            "decoder.layers.0.mlp.linear_fc1.weight has 520 rows (outputs) on a rank: products in "
+            "FP8 (tensorwise) take multiples of 16");
+  stage.model.gated = true;  // 1040 rows, but the second product's 520 columns
+  EXPECT_EQ(refusal_of(stage),
+            "decoder.layers.0.mlp.linear_fc2.weight has 520 columns (inputs) on a rank: products "
+            "in FP8 (tensorwise) take multiples of 16");
+  stage = stage_of({.recipe = Fp8Recipe::delayed});
+  stage.model.heads = stage.model.kv_heads = 4;
+  stage.model.head_size = 20;
+  EXPECT_EQ(refusal_of(stage), "");
+  stage.model.kv_heads = 1;  // 4 * 20 columns, (4 + 2) * 20 rows
+  EXPECT_EQ(refusal_of(stage),
+            "decoder.layers.0.self_attention.linear_qkv.weight has 120 rows (outputs) on a rank: "
+            "products in FP8 (delayed) take multiples of 16");
+}
+
+// DeepSeek-V3's: 576 rows of the narrow keys are no whole blocks of 128, nor have they to be.
+TEST(MegatronFp8, RowsOfAWeightNeedBeNoWholeBlocks) {
+  MegatronStage stage = stage_of({.recipe = Fp8Recipe::blockwise});
+  stage.model.heads = stage.model.kv_heads = 8;
+  stage.model.linear_bias = stage.model.qkv_bias = false;
+  stage.model.latent = {
+      .query_rank = 128, .key_rank = 512, .key_size = 64, .rotary_size = 64, .value_size = 64};
+  EXPECT_EQ(refusal_of(stage), "");
+  stage.model.latent.rotary_size = 8;
+  EXPECT_EQ(refusal_of(stage),
+            "decoder.layers.0.self_attention.linear_kv_down_proj.weight has 520 rows (outputs) on "
+            "a rank: products in FP8 (blockwise) take multiples of 16");
+}
+
+// A weight's gradient sums over tokens, which GPUs whose products read rows alone have in columns.
+TEST(MegatronFp8, TokensThatProductsDoNotTakeAreNamed) {
+  const auto refusal = [](int64_t sequence, int compute_capability, int64_t tensor = 1) {
+    MegatronStage stage = stage_of({.recipe = Fp8Recipe::tensorwise,
+                                    .compute_capability = compute_capability,
+                                    .tensor = tensor,
+                                    .sequence_parallel = tensor > 1});
+    stage.sequence = sequence;
+    stage.micro_batch = 1;
+    return refusal_of(stage);
+  };
+  EXPECT_EQ(refusal(250, kHopper),
+            "the input of a layer has 250 rows (tokens of a micro-batch) on a rank: products in "
+            "FP8 (tensorwise) take multiples of 8");
+  EXPECT_EQ(refusal(248, kHopper),
+            "the input that a weight's gradient is made of has 248 rows (tokens of a micro-batch) "
+            "on a rank: products in FP8 (tensorwise) take multiples of 16");
+  EXPECT_EQ(refusal(248, kBlackwell), "");
+  EXPECT_EQ(refusal(240, kHopper), "");
+  EXPECT_EQ(refusal(240, kHopper, 2), "");  // 120 of each rank's own, 240 gathered
 }
 
 }  // namespace
