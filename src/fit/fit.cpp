@@ -196,10 +196,7 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
 
 // Of the whole model, of which a stage has a part: by its graph alone, since no step of it is run.
 Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
-  FitQuestion whole = scenario.question;
-  whole.stages = whole.stage_chunks = 1;
-  whole.stage = 0;
-  HEADROOM_ASSIGN(const Scenario undivided, vary(scenario, whole));
+  HEADROOM_ASSIGN(const Scenario undivided, vary(scenario, without_stages(scenario.question)));
   HEADROOM_ASSIGN(GraphPointer built, built_graph_of(undivided));
   HEADROOM_ASSIGN(const GraphPointer graph, graph_of(undivided, std::move(built)));
   answer.parameter_count = model::parameter_count(*graph, false);

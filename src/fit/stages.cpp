@@ -35,6 +35,12 @@ FitQuestion at_stage(FitQuestion question, int64_t stage) {
   return question;
 }
 
+FitQuestion without_stages(FitQuestion question) {
+  question.stages = question.stage_chunks = 1;
+  question.stage = 0;
+  return question;
+}
+
 StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
                            const DetailedPrediction& detail) {
   const Prediction& prediction = detail.prediction;

@@ -18,6 +18,8 @@ namespace headroom::fit {
 [[nodiscard]] int64_t stage_count(const FitQuestion& question);
 // The same question about another stage. REQUIRES: 0 <= stage < stage_count(question).
 [[nodiscard]] FitQuestion at_stage(FitQuestion question, int64_t stage);
+// About the whole model. REQUIRES: the pipeline is not Megatron-LM's.
+[[nodiscard]] FitQuestion without_stages(FitQuestion question);
 
 // The stage that the scenario looks at, of what was predicted of it.
 StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,

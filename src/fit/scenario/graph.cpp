@@ -1,5 +1,6 @@
 #include "fit/scenario/graph.h"
 
+#include "fit/scenario/stage_adapters.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
 #include "step/transform/colossal_tensor.h"
@@ -159,6 +160,7 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
     HEADROOM_TRY(rewrite(with_frozen_parts(s, *graph)));
   }
   if (q.method != Method::full) {
+    HEADROOM_TRY(check_stage_adapters(s, *graph, model_type));
     HEADROOM_TRY(rewrite(with_adapters(s, *graph, model_type)));
   }
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {

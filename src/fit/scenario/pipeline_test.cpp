@@ -101,6 +101,29 @@ TEST(PipelineScenario, OfLoraOnlyTheAdaptersHaveGradientsAndStates) {
   EXPECT_LT(2 * between_steps("lora,pp:4"), between_steps("pp:4"));
 }
 
+// A stage is a model of its own to peft. The head is the last stage's; in a model whose embedding
+// has the head's weight it is adapted nowhere.
+TEST(PipelineScenario, AStageWithoutModulesToAdaptIsRefusedByItsNumber) {
+  const auto refusal = [](const std::string& model, const std::string& targets) {
+    FitQuestion question = question_of("lora,pp:2");
+    question.model = model;
+    EXPECT_TRUE(question.set("lora-targets", targets));
+    return refusal_of(question);
+  };
+  const std::string untied = "meta-llama/Llama-3.1-8B";
+  EXPECT_EQ(refusal(untied, "lm_head"),
+            "--lora-targets: lm_head is on stage 1 alone (the first is 0), and peft takes no stage "
+            "without a module to adapt, as stage 0 would be (name a module that every stage has "
+            "beside it: --lora-targets q_proj,v_proj,lm_head)");
+  EXPECT_EQ(refusal(untied, "q_proj,v_proj,lm_head"), "");
+  EXPECT_NE(refusal(untied, "layers.0.self_attn.q_proj").find("is on stage 0 alone"),
+            std::string::npos);
+  EXPECT_NE(refusal(untied, "nothing").find("no linear module"), std::string::npos);
+  for (const char* const targets : {"lm_head", "q_proj,lm_head"}) {
+    EXPECT_NE(refusal("meta-llama/Llama-3.2-1B", targets).find("weight from"), std::string::npos);
+  }
+}
+
 TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   const auto with = [](const std::string& flag, const std::string& words, FitQuestion question) {
     EXPECT_TRUE(question.set(flag, words));

@@ -75,6 +75,16 @@ TEST(Lora, ATargetIsAWholeNameOrTheEndOfOne) {
   EXPECT_NE(missing.error().message.find("named p"), std::string::npos);
 }
 
+// They would be passed over, or stand beside the other module of the weight.
+TEST(Lora, EmbeddingsAndTiedHeadsAreRefusedByName) {
+  for (const auto& [target, words] :
+       {std::pair("embed", "embed is an embedding"), {"head", "head has its weight from embed"}}) {
+    const auto refused = apply_lora(small_model(), rank_of_two({"up", target}));
+    ASSERT_FALSE(refused) << target;
+    EXPECT_NE(refused.error().message.find(words), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(Lora, OnlyAdaptersGetGradientsAndStates) {
   const auto graph = apply_lora(small_model(), rank_of_two({"up", "down"}));
   ASSERT_TRUE(graph);

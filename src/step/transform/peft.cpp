@@ -19,6 +19,32 @@ std::vector<std::string> targets_for(std::span<const ArchitectureTargets> table,
   return targets;
 }
 
+namespace {
+
+bool is_named(const std::vector<std::string>& targets, const std::string& module) {
+  return std::ranges::any_of(
+      targets, [&](const std::string& target) { return names_module(target, module); });
+}
+
+// Modules that peft adapts as well: a linear one whose weight is another module's, and embeddings.
+Result<void> check_targets(const Graph& graph, const std::vector<std::string>& targets) {
+  for (const Parameter& parameter : graph.parameters) {
+    const std::string module = module_of(parameter.name);
+    const bool is_embedding = parameter.role == ParameterRole::embedding;
+    if ((!is_embedding && !parameter.tied_to) || !is_named(targets, module)) continue;
+    return Error{ErrorCode::usage,
+                 module +
+                     (parameter.tied_to ? " has its weight from " +
+                                              module_of(graph.parameters[*parameter.tied_to].name)
+                                        : std::string(" is an embedding")) +
+                     ", and adapters beside such a module cannot be modelled yet",
+                 "--lora-targets", "name modules of the layers, such as q_proj"};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
                                               const std::vector<std::string>& targets,
                                               std::string_view model_type) {
@@ -28,14 +54,15 @@ Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
                  "--lora-targets",
                  "name the modules that get adapters: all-linear, or the ends of their names"};
   }
+  HEADROOM_TRY(check_targets(graph, targets));
   const bool all_linear = targets.size() == 1 && targets[0] == "all-linear";
   std::vector<LinearSite> sites;
   for (const LinearSite& site : linear_sites(graph)) {
     const Parameter& weight = graph.parameters[site.weight];
     const std::string module = module_of(weight.name);
-    const bool is_named = std::ranges::any_of(
-        targets, [&](const std::string& target) { return names_module(target, module); });
-    if (all_linear ? weight.role == ParameterRole::linear : is_named) sites.push_back(site);
+    const bool is_wanted =
+        all_linear ? weight.role == ParameterRole::linear : is_named(targets, module);
+    if (is_wanted) sites.push_back(site);
   }
   if (!sites.empty()) return sites;
   std::string names;

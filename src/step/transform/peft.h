@@ -29,7 +29,7 @@ struct ArchitectureTargets {
 
 // The linear modules with one of these names, in the order they run; "all-linear" alone is every
 // one but the head. Errors: no name, since peft knows none for `model_type`; no module of these
-// names.
+// names; one that is an embedding or shares another's weight.
 [[nodiscard]] Result<std::vector<LinearSite>> adapter_sites(const model::Graph& graph,
                                                             const std::vector<std::string>& targets,
                                                             std::string_view model_type);
