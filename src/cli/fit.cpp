@@ -156,10 +156,6 @@ Result<int> run_methods(const fit::FitQuestion& question, const Words& words,
                         const Console& console, const Emits& emits) {
   HEADROOM_ASSIGN(const int64_t gpus,
                   number_of<int64_t>(words.value("gpus"), "gpus", 2, fit::kMostGpus));
-  if (fit::is_divided(question)) {
-    return Error{ErrorCode::usage, "--method says already how the step is divided", "--gpus",
-                 "leave one of them out"};
-  }
   for (const char* const flag : {"events", "placements"}) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage, "is of one method", std::string("--") + flag,
@@ -221,14 +217,19 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
   return answer.rows.empty() ? kExitNotPlainYes : kExitYes;
 }
 
-// As many GPUs as a file says the step is divided among.
+// As many GPUs as a file or --method says that the step is divided among.
 Result<void> check_as_many(const Words& words, int64_t devices) {
   HEADROOM_ASSIGN(const int64_t gpus,
                   number_of<int64_t>(words.value("gpus"), "gpus", 1, fit::kMostGpus));
   if (gpus == devices) return {};
-  return Error{ErrorCode::usage, "the file divides the step among " + std::to_string(devices),
-               "--gpus " + words.value("gpus"),
-               "leave --gpus out, or --from, to see every way among so many"};
+  const bool by_method = words.has("method");
+  return Error{
+      ErrorCode::usage,
+      (by_method ? "--method divides the step among " : "the file divides the step among ") +
+          std::to_string(devices),
+      "--gpus " + words.value("gpus"),
+      std::string("leave --gpus out, or ") + (by_method ? "what divides it" : "--from") +
+          ", to see every way among so many"};
 }
 
 // Flags that say nothing without another.
@@ -263,12 +264,9 @@ Result<int> run_fit(const Words& words, const Console& console) {
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(asked, console));
   HEADROOM_TRY(apply_setup(words, setup, question));
   if (words.has("smallest")) return run_smallest(question, words, console);
-  // Beside a file that says how the step is divided, --gpus has said among how many.
-  const bool is_said = content && !words.has("method") && fit::is_divided(question);
-  if (words.has("gpus") && is_said) {
+  if (words.has("gpus")) {
+    if (!fit::is_divided(question)) return run_methods(question, words, console, emits);
     HEADROOM_TRY(check_as_many(words, fit::devices_of(question)));
-  } else if (words.has("gpus")) {
-    return run_methods(question, words, console, emits);
   }
   if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
@@ -322,7 +320,9 @@ Verb fit_verb() {
        "a plan of this step; headroom pack step.csv --alignment 512 holds it against allocators"},
   };
   verb.flags = question_and(
-      {{"gpus", "N", "every way to divide the step among N GPUs, and the one to begin with"},
+      {{"gpus", "N",
+        "every way to divide the step among N GPUs, and the one to begin with; where --method or a "
+        "file divides it, that way alone"},
        {"engine", "NAME",
         "megatron: Megatron-LM runs the model; --method says one setting (tp:4,pp:8,vpp:2,cp:2,"
         "ep:8,etp:1,dp:2,distopt), else all are searched"},
