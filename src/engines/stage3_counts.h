@@ -42,7 +42,8 @@ inline constexpr std::array<Stage3Count, 5> kStage3Counts{{
     {"sub_group_size", 1'000'000'000, 1, 0, 0,
      "with zero3, elements that the optimizer steps together"},
     {"stage3_prefetch_bucket_size", 50'000'000, 0, 0.9, 0,
-     "with zero3, elements that are gathered ahead; 0: none; auto: 0.9 times that square"},
+     "with zero3, elements that are gathered ahead; 0: none; auto: 0.9 times the square of the "
+     "hidden size"},
     {"stage3_param_persistence_threshold", 100'000, 0, 0, 10,
      "with zero3, elements up to which a parameter stays whole through the step; auto: 10 times "
      "the hidden size"},

@@ -21,11 +21,7 @@ FitQuestion stage_question(const Scenario& any, const engines::MegatronArguments
   FitQuestion question = any.question;
   MegatronSetting& setting = *question.megatron;
   model::MegatronRank& rank = setting.stage.rank;
-  rank.tensor = d.tensor;
-  rank.sequence_parallel = d.tensor > 1;
-  rank.context = d.context;
-  rank.expert = d.expert;
-  rank.expert_tensor = d.expert_tensor;
+  divide(rank, d);
   rank.pipeline = place == Place::only ? 1 : place == Place::middle ? 3 : 2;
   rank.stage = place == Place::last || place == Place::middle ? 1 : 0;
   question.ranks = std::max(question.ranks, rank.pipeline);  // of one GPU, too

@@ -233,6 +233,15 @@ std::vector<MegatronDivision> megatron_divisions(const MegatronArguments& model,
   return Lister(model, asked).list();
 }
 
+void divide(model::MegatronRank& rank, const MegatronDivision& division) {
+  rank.tensor = division.tensor;
+  rank.sequence_parallel = division.tensor > 1;
+  rank.pipeline = division.stages;
+  rank.context = division.context;
+  rank.expert = division.expert;
+  rank.expert_tensor = division.expert_tensor;
+}
+
 MegatronArguments divided(MegatronArguments model, const MegatronDivision& division) {
   model.tensor_ranks = division.tensor;
   model.sequence_parallel = division.tensor > 1;

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "engines/megatron.h"
 #include "fit/question.h"
+#include "model/megatron.h"
 
 namespace headroom::fit {
 
@@ -67,6 +68,8 @@ struct DivisionsAsked {
 [[nodiscard]] std::vector<MegatronDivision> megatron_divisions(
     const engines::MegatronArguments& model, const DivisionsAsked& asked);
 
+// How many ranks share what.
+void divide(model::MegatronRank& rank, const MegatronDivision& division);
 // The same model, divided so.
 [[nodiscard]] engines::MegatronArguments divided(engines::MegatronArguments model,
                                                  const MegatronDivision& division);

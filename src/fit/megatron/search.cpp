@@ -34,13 +34,8 @@ Error no_finite_time(const Scenario& any) {
 }
 
 // As far as communicators are concerned, of a stage that has the fewest: no share of an embedding.
-void divide(MegatronSetting& setting, const MegatronDivision& d) {
-  model::MegatronRank& rank = setting.stage.rank;
-  rank.tensor = d.tensor;
-  rank.pipeline = d.stages;
-  rank.context = d.context;
-  rank.expert = d.expert;
-  rank.expert_tensor = d.expert_tensor;
+void divide_groups(MegatronSetting& setting, const MegatronDivision& d) {
+  divide(setting.stage.rank, d);
   setting.data.data_ranks = d.holders();
   setting.data.expert_ranks = d.gpus() / (d.stages * d.expert * d.expert_tensor);
   setting.data.shares_embedding = false;
@@ -74,7 +69,7 @@ MegatronSearch::MegatronSearch(const Scenario& any, const StepTimer& timer,
   MegatronSetting setting = *any.question.megatron;
   for (const MegatronDivision& division : divisions) {
     Candidate& candidate = candidates_.emplace_back(Candidate{division, {}, {}});
-    divide(setting, division);
+    divide_groups(setting, division);
     candidate.outside = outside_allocator(*any.device, communicators_of(division.gpus(), setting));
     auto least = bounds.of(division);
     if (least && !std::isfinite(least->seconds)) least = no_finite_time(any);
