@@ -26,6 +26,7 @@ const std::vector<Choice>& choices() {
       {"seq", {"64", "24", "128"}},
       {"attention", {"auto", "eager", "flash2", "sdpa-math"}},
       {"checkpointing", {"none", "full", "every-2", "every-3", "selective"}},
+      {"compile", {"none", "layers", "loss", "layers,loss"}},
       {"method", {"full", "lora", "qlora"}},
       {"lora-targets", {"", "all-linear"}},
       {"optimizer",

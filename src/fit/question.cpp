@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/suggest.h"
+#include "fit/checkpointing_words.h"
 #include "fit/element_words.h"
 #include "fit/expert_imbalance.h"
 #include "fit/search/method_words.h"
@@ -63,19 +64,11 @@ constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
      {"gpipe", step::PipelineSchedule::gpipe},
      {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
+constexpr std::array<Word<Compile>, 4> kCompiles{{{"none", Compile::none},
+                                                  {"layers", Compile::layers},
+                                                  {"loss", Compile::loss},
+                                                  {"layers,loss", Compile::layers_and_loss}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
-
-constexpr std::string_view kCheckpointingWords =
-    "none, full, every-N, selective, selective-attention, selective-products, selective-every-N";
-
-Result<void> count(std::string_view name, std::string_view words, int64_t most, int64_t& field) {
-  const std::optional<int64_t> value = text::parse_number<int64_t>(words);
-  if (!value || *value < 1 || *value > most) {
-    return refuse(name, words, "a whole number from 1 to " + std::to_string(most));
-  }
-  field = *value;
-  return {};
-}
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
 Result<void> printable(std::string_view name, std::string_view words, std::string& field) {
@@ -96,47 +89,6 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
   return printable(name, words, field);
-}
-
-// The words of checkpointing without a number in them.
-constexpr std::array<Word<Checkpointing>, 5> kCheckpointings{
-    {{"none", {CheckpointingKind::none}},
-     {"full", {CheckpointingKind::full}},
-     {"selective", {CheckpointingKind::selective, 1, SelectiveKeeps::products_and_attention}},
-     {"selective-products", {CheckpointingKind::selective, 1, SelectiveKeeps::products}},
-     {"selective-attention", {CheckpointingKind::selective, 1, SelectiveKeeps::attention}}}};
-constexpr std::string_view kEveryLayer = "every-";
-constexpr std::string_view kEveryProduct = "selective-every-";
-
-Result<void> set_checkpointing(std::string_view words, Checkpointing& field) {
-  for (const Word<Checkpointing>& entry : kCheckpointings) {
-    if (entry.word != words) continue;
-    field = entry.value;
-    return {};
-  }
-  field = {};
-  if (words.starts_with(kEveryLayer)) {
-    field.kind = CheckpointingKind::every_n;
-    return count("checkpointing", words.substr(kEveryLayer.size()), 10'000, field.every);
-  }
-  if (words.starts_with(kEveryProduct)) {
-    field.kind = CheckpointingKind::selective;
-    return count("checkpointing", words.substr(kEveryProduct.size()), 10'000, field.but_every);
-  }
-  return refuse("checkpointing", words, "one of " + std::string(kCheckpointingWords));
-}
-
-std::string checkpointing_word(const Checkpointing& value) {
-  if (value.kind == CheckpointingKind::every_n) {
-    return std::string(kEveryLayer) + std::to_string(value.every);
-  }
-  if (value.but_every > 0) return std::string(kEveryProduct) + std::to_string(value.but_every);
-  for (const Word<Checkpointing>& entry : kCheckpointings) {
-    if (entry.value.kind == value.kind && entry.value.keeps == value.keeps) {
-      return std::string(entry.word);
-    }
-  }
-  return {};
 }
 
 // An optimizer that is not known, by the nearest of the words that are: with and without suffix.
@@ -272,7 +224,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 54> kFields{{
+constexpr std::array<Field, 55> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -394,6 +346,10 @@ constexpr std::array<Field, 54> kFields{{
       "matrix products and attention), selective-attention, selective-products, "
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
+    {{"compile", "PARTS",
+      "what torch.compile is called on: none, layers (each by itself, as torchtitan has it), loss, "
+      "layers,loss"},
+     [](FitQuestion& q, std::string_view w) { return choose("compile", w, kCompiles, q.compile); }},
     {{"attention", "KIND",
       "auto, eager, sdpa, sdpa-math, sdpa-efficient, sdpa-flash, sdpa-cudnn, flash2"},
      [](FitQuestion& q, std::string_view w) {
@@ -579,6 +535,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   }
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
+  add("compile", word_of(kCompiles, q.compile));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));
   add_switch("accelerate", q.accelerate);

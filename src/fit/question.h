@@ -86,6 +86,9 @@ enum class Kernels : uint8_t {
   fast,   // fms-acceleration's fast kernels, which come from unsloth
 };
 
+// What torch.compile is called on.
+enum class Compile : uint8_t { none, layers, loss, layers_and_loss };
+
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
@@ -143,6 +146,7 @@ struct FitQuestion {
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
+  Compile compile = Compile::none;
   Attention attention = Attention::automatic;
   Loss loss = Loss::automatic;
   bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision

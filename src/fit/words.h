@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "base/suggest.h"
+#include "text/parse_number.h"
 
 namespace headroom::fit {
 
@@ -39,6 +40,17 @@ inline Error refuse_choice(std::string_view name, std::string_view words,
     expected += (choice == choices.front() ? "" : ", ") + std::string(choice);
   }
   return refuse(name, words, std::move(expected), nearest_word(words, choices));
+}
+
+// A whole number from 1 to `most`.
+inline Result<void> count(std::string_view name, std::string_view words, int64_t most,
+                          int64_t& field) {
+  const std::optional<int64_t> value = text::parse_number<int64_t>(words);
+  if (!value || *value < 1 || *value > most) {
+    return refuse(name, words, "a whole number from 1 to " + std::to_string(most));
+  }
+  field = *value;
+  return {};
 }
 
 template <typename T, size_t N>

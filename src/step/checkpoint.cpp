@@ -103,7 +103,7 @@ class Checkpointer::Cache : public op::OutputCache {
   void made(op::OpKind kind, std::initializer_list<const Tensor*> outputs) override {
     if (next_) return;
     std::vector<Tensor>& entry = entries_.emplace_back();
-    if (!keeps(kind)) return;
+    if (!kept_.keeps(kind, products_)) return;
     for (const Tensor* output : outputs) {
       entry.push_back(eager_.detach(*output));
       eager_.note_saved(entry.back());
@@ -111,13 +111,6 @@ class Checkpointer::Cache : public op::OutputCache {
   }
 
  private:
-  bool keeps(op::OpKind kind) {
-    if (kind == op::OpKind::sdpa) return kept_.attention;
-    ++products_;
-    const bool is_left_out = kept_.but_every > 0 && products_ % kept_.but_every == 0;
-    return kept_.products && !is_left_out;
-  }
-
   op::Eager& eager_;
   KeptOutputs kept_;
   int64_t products_ = 0;

@@ -35,6 +35,13 @@ struct KeptOutputs {
   bool products = false;  // of matrices
   int64_t but_every = 0;  // of the products, every n-th is computed again; 0: none
   [[nodiscard]] bool any() const { return attention || products; }
+  // Whether what an operator of this kind makes is kept, asked in the order in which they run;
+  // `products_run` counts those of matrices.
+  [[nodiscard]] bool keeps(op::OpKind kind, int64_t& products_run) const {
+    if (kind == op::OpKind::sdpa) return attention;
+    ++products_run;
+    return products && (but_every <= 0 || products_run % but_every != 0);
+  }
 };
 
 class Checkpointer {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "step/clip.h"
+#include "step/compiled/compiler.h"
 #include "step/engine.h"
 #include "step/interpreter.h"
 #include "step/layer_unfold.h"
@@ -87,6 +88,16 @@ std::vector<bool> checkpointed_regions(const Graph& graph, const TrainOptions& o
   return checkpointed;
 }
 
+std::vector<bool> compiled_regions(const Graph& graph, const CompiledParts& parts) {
+  std::vector<bool> compiled(graph.regions.size());
+  for (size_t i = 0; i < graph.regions.size(); ++i) {
+    const RegionKind kind = graph.regions[i].kind;
+    compiled[i] =
+        (parts.layers && kind == RegionKind::layer) || (parts.loss && kind == RegionKind::loss);
+  }
+  return compiled;
+}
+
 // The run of a whole training: owns everything that lives from step to step.
 class TrainingRun {
  public:
@@ -101,14 +112,20 @@ class TrainingRun {
         engine_(eager_, engine_options()),
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
+        compiler_(eager_, graph, options.checkpoint_keeps),
         frame_(graph.value_count),
         traffic_(eager_, recorder_, options.pipeline, options.weights),
         chunks_(model::chunks_of(graph)),
-        checkpointed_(checkpointed_regions(graph, options)) {
+        checkpointed_(checkpointed_regions(graph, options)),
+        compiled_(compiled_regions(graph, options.compiled)) {
     trace_.modules.emplace_back();
     for (const model::Region& region : graph.regions) trace_.modules.push_back(region.name);
     recorder_.set_module_categories(categories_by_module());
     interpreter_.set_region_handler([this](uint32_t region, Frame& frame) {
+      if (compiled_[region]) {
+        compiler_.run(region, frame, checkpointed_[region]);
+        return true;
+      }
       if (!checkpointed_[region]) return false;
       checkpointer_.run(region, frame);
       return true;
@@ -476,10 +493,12 @@ class TrainingRun {
   Interpreter interpreter_;
   Engine engine_;
   Checkpointer checkpointer_;
+  Compiler compiler_;
   Frame frame_;
   StageTraffic traffic_;
   const std::vector<GraphChunk> chunks_;
   std::vector<bool> checkpointed_;
+  std::vector<bool> compiled_;
   std::optional<LayerUnfolder> unfolder_;  // nothing where all layers are run
   std::optional<StepRepeater> repeater_;
   std::vector<OptimizedParameter> parameters_;

@@ -28,6 +28,12 @@ enum class CheckpointPolicy : uint8_t {
   core_attention,  // of every layer that alone
 };
 
+// What torch.compile is called on: each layer by itself, the loss function.
+struct CompiledParts {
+  bool layers = false;
+  bool loss = false;
+};
+
 struct TrainOptions {
   op::Environment environment;
   op::DType weights = op::DType::bf16;  // of parameters that say nothing else
@@ -36,8 +42,9 @@ struct TrainOptions {
   int checkpoint_every = 1;
   CheckpointKind checkpoint_kind = CheckpointKind::non_reentrant;
   KeptOutputs checkpoint_keeps;  // of the non-reentrant kind: selective checkpointing
-  int64_t accumulation = 1;      // micro-batches a step
-  bool clip_gradients = true;    // HF's Trainer clips to 1.0
+  CompiledParts compiled;
+  int64_t accumulation = 1;    // micro-batches a step
+  bool clip_gradients = true;  // HF's Trainer clips to 1.0
   // A loop that holds `loss`, and so the graph behind it, to the end of the step; Trainer keeps
   // loss.detach().
   bool hold_loss = false;

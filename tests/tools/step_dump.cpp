@@ -161,6 +161,8 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
       options.checkpoint_keeps.but_every = std::atoi(kind.c_str() + 16);
     }
   }
+  options.compiled.layers = words["compile"].find("layers") != std::string::npos;
+  options.compiled.loss = words["compile"].find("loss") != std::string::npos;
   if (words["implementation"] == "fused") {
     options.optimizer.implementation = OptimizerImplementation::fused;
   } else if (words["implementation"] == "loop") {

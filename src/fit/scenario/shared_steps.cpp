@@ -60,6 +60,7 @@ FitQuestion what_decides_building(FitQuestion question) {
   question.kbit_preparation = plain.kbit_preparation;
   question.loss = plain.loss;
   question.keep_outputs = plain.keep_outputs;
+  question.compile = plain.compile;
   question.grad_accum = plain.grad_accum;
   return question;
 }

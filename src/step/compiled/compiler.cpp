@@ -1,0 +1,167 @@
+#include "step/compiled/compiler.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "step/compiled/joint_graph.h"
+#include "step/compiled/partition.h"
+#include "step/compiled/program.h"
+
+namespace headroom::step {
+
+using op::Eager;
+using op::Grads;
+using op::Node;
+using op::Tensor;
+
+struct CompiledRegion {
+  JointGraph joint;
+  Program forward;
+  Program backward;
+  std::vector<JointValueId> kept;  // for backward
+  bool has_backward = false;
+};
+
+namespace {
+
+using Memory = std::vector<Tensor>;  // by value of the joint graph
+
+Tensor as_laid_out(Eager& eager, const Tensor& block, const JointTensor& joint) {
+  Tensor tensor = eager.alias(block, joint.sizes, joint.strides);
+  tensor->base = Tensor();
+  tensor->dtype = joint.dtype;
+  return tensor;
+}
+
+void launch(Eager& eager, const std::vector<op::KernelWork>& kernels) {
+  for (const op::KernelWork& work : kernels) {
+    if (op::group_of(work.kind) == op::OpGroup::gemm) eager.use_blas();
+    eager.kernel(work);
+  }
+}
+
+void run_program(Eager& eager, const JointGraph& joint, const Program& program, Memory& memory) {
+  for (const ProgramStep& step : program.steps) {
+    for (const JointValueId value : step.reads) {
+      HEADROOM_CHECK(memory[value], "generated code reads what is not there");
+    }
+    for (const auto& [from, to] : step.reuses) {
+      memory[to] = as_laid_out(eager, memory[from], joint.values[to]);
+    }
+    for (const JointValueId value : step.allocates) {
+      const JointTensor& made = joint.values[value];
+      memory[value] = eager.empty_strided(made.sizes, made.strides, made.dtype);
+    }
+    {
+      const Tensor scratch = eager.scratch(step.scratch_bytes);
+      launch(eager, step.work);
+    }
+    for (const JointValueId value : step.frees) memory[value] = Tensor();
+    for (const auto& [from, _] : step.reuses) memory[from] = Tensor();
+  }
+}
+
+std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool is_checkpointed) {
+  auto region = std::make_shared<CompiledRegion>();
+  std::vector<bool> given(joint.values.size());
+  std::vector<JointValueId> gradients;
+  for (const auto& gradient : joint.gradients) {
+    if (gradient) gradients.push_back(gradient->value);
+  }
+  region->has_backward = !gradients.empty();
+  std::vector<JointValueId> made;
+  if (region->has_backward) {
+    std::vector<bool> at_hand = values_kept(joint, is_checkpointed);
+    std::vector<bool> is_given = at_hand;
+    for (const auto& gradient : joint.output_gradients) {
+      if (gradient) is_given[*gradient] = true;
+    }
+    region->backward = backward_program(joint, is_given, gradients);
+    for (JointValueId value = 0; value < at_hand.size(); ++value) {
+      if (at_hand[value] && region->backward.reads[value]) region->kept.push_back(value);
+    }
+  }
+  for (const JointValueId value : joint.arguments) given[value] = true;
+  std::vector<JointValueId> wanted;
+  for (const JointTensor& output : joint.outputs) wanted.push_back(output.value);
+  wanted.insert(wanted.end(), region->kept.begin(), region->kept.end());
+  region->forward = forward_program(joint, given, wanted);
+  region->joint = std::move(joint);
+  return region;
+}
+
+// What backward was given lasts to its end: the engine's caller holds it.
+void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads& grads,
+                  Grads& results) {
+  const JointGraph& joint = region.joint;
+  Memory memory(joint.values.size());
+  for (size_t i = 0; i < region.kept.size(); ++i) {
+    memory[region.kept[i]] = std::exchange(node.saved[i], Tensor());
+  }
+  for (size_t i = 0; i < joint.outputs.size(); ++i) {
+    if (!joint.output_gradients[i]) continue;
+    if (!grads[i]) grads[i] = op::zeros(eager, node.outputs[i].sizes, node.outputs[i].dtype);
+    memory[*joint.output_gradients[i]] = grads[i];
+  }
+  run_program(eager, joint, region.backward, memory);
+  for (size_t i = 0; i < joint.gradients.size(); ++i) {
+    const auto& gradient = joint.gradients[i];
+    if (gradient) results[i] = as_laid_out(eager, memory[gradient->value], *gradient);
+  }
+}
+
+}  // namespace
+
+Compiler::Compiler(Eager& eager, const model::Graph& graph, KeptOutputs kept)
+    : eager_(eager), graph_(graph), kept_(kept) {}
+Compiler::~Compiler() = default;
+
+const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame,
+                                         bool is_checkpointed) {
+  auto& compiled = regions_[region];
+  if (!compiled) {
+    const KeptOutputs kept = is_checkpointed ? kept_ : KeptOutputs{};
+    compiled = compile(trace_joint_graph(graph_, region, frame, eager_.environment(), kept),
+                       is_checkpointed);
+  }
+  return *compiled;
+}
+
+void Compiler::run(uint32_t index, Frame& frame, bool is_checkpointed) {
+  const model::Region& part = graph_.regions[index];
+  const CompiledRegion& region = compiled(index, frame, is_checkpointed);
+  const JointGraph& joint = region.joint;
+  const uint32_t module_before = eager_.module();
+  eager_.set_module(index + 1);
+  Memory memory(joint.values.size());
+  std::vector<Tensor> arguments;
+  for (size_t i = 0; i < joint.taken.size(); ++i) {
+    arguments.push_back(frame[joint.taken[i]]);
+    memory[joint.arguments[i]] = arguments.back();
+  }
+  run_program(eager_, joint, region.forward, memory);
+  std::vector<Tensor> outputs;
+  for (const JointTensor& output : joint.outputs) {
+    outputs.push_back(as_laid_out(eager_, memory[output.value], output));
+  }
+  const bool keeps = region.has_backward && eager_.grad_enabled();
+  if (Node* node =
+          keeps ? eager_.history("CompiledFunctionBackward", arguments, outputs) : nullptr) {
+    for (const JointValueId value : region.kept) node->save(memory[value]);
+    eager_.finish(*node);
+    node->apply = [shared = regions_[index]](Eager& eager, Node& n, Grads& grads, Grads& results) {
+      run_backward(eager, *shared, n, grads, results);
+    };
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) frame[joint.made[i]] = std::move(outputs[i]);
+  // What the region's own code lets go of its caller's.
+  for (uint32_t i = part.begin; i < part.end; ++i) {
+    const model::Instruction& instruction = graph_.instructions[i];
+    if (instruction.kind == model::InstructionKind::drop) frame[instruction.index] = Tensor();
+  }
+  eager_.set_module(module_before);
+}
+
+}  // namespace headroom::step

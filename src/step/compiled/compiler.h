@@ -1,0 +1,43 @@
+// Compiler: runs regions of a model as torch.compile does: one autograd node each, whose forward
+// and backward passes are generated kernels.
+//
+// A region is looked at once, where it first runs (joint_graph.h), cut (partition.h), and written
+// down as two programs (program.h). A checkpoint around a region is part of what is compiled, and
+// decides what may be kept. Arguments are held by the caller while forward runs, and the gradients
+// that backward is given until it is done; what was kept ends with its last reader.
+// Throws op::Impossible where a region does what is not modelled under torch.compile.
+// Source: torch/_functorch/_aot_autograd/runtime_wrappers.py.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "step/checkpoint.h"
+#include "step/interpreter.h"
+
+namespace headroom::step {
+
+struct CompiledRegion;
+
+class Compiler {
+ public:
+  // `kept` is what checkpoints keep, where they are around a region.
+  Compiler(op::Eager& eager, const model::Graph& graph, KeptOutputs kept);
+  ~Compiler();
+  Compiler(const Compiler&) = delete;
+  Compiler& operator=(const Compiler&) = delete;
+
+  // The region's outputs are in the frame afterwards, and nothing else that it made.
+  void run(uint32_t region, Frame& frame, bool is_checkpointed);
+
+ private:
+  const CompiledRegion& compiled(uint32_t region, const Frame& frame, bool is_checkpointed);
+
+  op::Eager& eager_;
+  const model::Graph& graph_;
+  KeptOutputs kept_;
+  std::map<uint32_t, std::shared_ptr<const CompiledRegion>> regions_;
+};
+
+}  // namespace headroom::step

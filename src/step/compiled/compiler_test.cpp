@@ -1,0 +1,158 @@
+// What a compiled layer keeps, allocates and launches. Held against PyTorch itself, over more
+// models and policies, in tests/python/test_compile.py.
+#include "step/compiled/compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "model/load.h"
+#include "step/compiled/partition.h"
+#include "step/trace_equality.h"
+#include "step/train_step.h"
+
+namespace headroom::step {
+namespace {
+
+constexpr int64_t kTokens = 2 * 128;
+constexpr int64_t kHidden = kTokens * 256 * 2;  // bytes of the layer's input
+constexpr int64_t kKeys = kTokens * 64 * 2;
+constexpr int64_t kFeatures = kTokens * 896 * 2;
+constexpr int64_t kRows = kTokens * 4;         // a float32 a token
+constexpr int64_t kLogSums = kTokens * 8 * 4;  // a float32 a token and head
+constexpr int64_t kSeeds = 16 + 8;             // of a flash kernel's random numbers
+
+model::Graph llama(int layers) {
+  const auto config = text::parse_json(
+      R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 896,
+          "num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+          "tie_word_embeddings": false, "num_hidden_layers": )" +
+          std::to_string(layers) + "}",
+      "test");
+  model::BuildOptions build;
+  build.batch = 2;
+  build.sequence = 128;
+  return model::build_graph({*config, "test"}, build).value();
+}
+
+TrainOptions compiled_options() {
+  TrainOptions options;
+  options.environment.attention = op::AttentionBackend::flash;
+  options.environment.kernel_scratch = false;
+  options.compiled.layers = true;
+  options.steps = 1;
+  return options;
+}
+
+// Bytes that one more layer leaves for backward.
+int64_t kept_by_a_layer(const TrainOptions& options) {
+  const auto held = [&](int layers) {
+    const StepTrace trace = trace_training(llama(layers), options).value();
+    int64_t live = 0;
+    for (const PhaseMark& mark : trace.phases) {
+      if (mark.phase != Phase::backward) continue;
+      for (size_t i = 0; i < mark.first_event; ++i) {
+        const memory::MemoryEvent& event = trace.memory.events[i];
+        const int64_t bytes = trace.memory.buffers[event.buffer].requested_bytes;
+        live += event.kind == memory::EventKind::alloc ? bytes : -bytes;
+      }
+      return live - 2 * model::parameter_count(llama(layers), true);
+    }
+    return live;
+  };
+  return held(3) - held(2);
+}
+
+// Norms' inputs are read again with their statistics; what a product reads in backward is kept.
+TEST(CompiledLayer, KeepsWhatMinCutChooses) {
+  EXPECT_EQ(kept_by_a_layer(compiled_options()),
+            kHidden + 2 * kRows            // the input, both norms' statistics
+                + 5 * kHidden + 2 * kKeys  // normalized twice, queries, attention, its projection
+                + kLogSums + kSeeds + 3 * kFeatures);
+}
+
+TEST(CompiledLayer, KeepsItsInputAloneWithinACheckpoint) {
+  TrainOptions options = compiled_options();
+  options.checkpointing = CheckpointPolicy::full;
+  EXPECT_EQ(kept_by_a_layer(options), kHidden);
+}
+
+// The last product's result is chosen too, but nothing in backward reads it.
+TEST(CompiledLayer, KeepsOfASelectiveCheckpointWhatBackwardReads) {
+  TrainOptions options = compiled_options();
+  options.checkpointing = CheckpointPolicy::full;
+  options.checkpoint_keeps = {.attention = true, .products = true, .but_every = 2};
+  const int64_t compiled = kept_by_a_layer(options);
+  EXPECT_EQ(compiled, kHidden + kHidden + kKeys + kHidden + kLogSums + kSeeds + kFeatures);
+  options.compiled.layers = false;
+  EXPECT_EQ(kept_by_a_layer(options), compiled + kHidden);
+}
+
+TEST(CompiledLayer, LaunchesLibrariesKernelsAsOftenAsEagerDoes) {
+  const auto products = [](const StepTrace& trace) {
+    return std::ranges::count_if(trace.calls, [](const OperatorCall& call) {
+      return op::group_of(call.kind) == op::OpGroup::gemm;
+    });
+  };
+  TrainOptions options = compiled_options();
+  const StepTrace compiled = trace_training(llama(2), options).value();
+  options.compiled.layers = false;
+  const StepTrace eager = trace_training(llama(2), options).value();
+  EXPECT_EQ(products(compiled), products(eager));
+  EXPECT_LT(compiled.calls.size(), eager.calls.size());
+}
+
+TEST(CompiledLayer, AllGradientsArrive) {
+  TrainOptions options = compiled_options();
+  const StepTrace compiled = trace_training(llama(2), options).value();
+  options.compiled.layers = false;
+  const StepTrace eager = trace_training(llama(2), options).value();
+  const auto gradients = [](const StepTrace& trace) {
+    int64_t bytes = 0;
+    for (const memory::BufferInfo& buffer : trace.memory.buffers) {
+      if (buffer.category == memory::Category::gradient) bytes += buffer.requested_bytes;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(gradients(compiled), gradients(eager));
+}
+
+// Of the loss alone nothing as large as the logits in float32 is ever in memory.
+TEST(CompiledLoss, HasNoLogitsInFloat32) {
+  constexpr int64_t kWideLogits = kTokens * 1000 * 4;
+  const auto wide_blocks = [kWideLogits](const TrainOptions& options) {
+    const StepTrace trace = trace_training(llama(2), options).value();
+    return std::ranges::count(trace.memory.buffers, kWideLogits,
+                              &memory::BufferInfo::requested_bytes);
+  };
+  TrainOptions options = compiled_options();
+  options.compiled = {.loss = true};
+  EXPECT_EQ(wide_blocks(options), 0);
+  options.compiled = {};
+  EXPECT_GE(wide_blocks(options), 3);
+}
+
+TEST(CompiledLayer, RefusesToWriteOverWhatItWasGiven) {
+  model::Graph graph = llama(1);
+  const model::Region* layer = nullptr;
+  for (const model::Region& region : graph.regions) {
+    if (region.kind == model::RegionKind::layer) layer = &region;
+  }
+  ASSERT_NE(layer, nullptr);
+  for (uint32_t i = layer->begin; i < layer->end; ++i) {
+    if (graph.instructions[i].kind != model::InstructionKind::operation) continue;
+    model::Operation& operation = graph.operations[graph.instructions[i].index];
+    if (operation.kind != op::OpKind::add || operation.inputs.size() != 2) continue;
+    const auto& given = layer->inputs;
+    if (std::ranges::find(given, operation.inputs[0]) == given.end()) continue;
+    operation.kind = op::OpKind::add_assign;
+    const auto refused = trace_training(graph, compiled_options());
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().to_string().find("torch.compile"), std::string::npos);
+    return;
+  }
+  FAIL() << "the layer adds nothing to what it was given";
+}
+
+}  // namespace
+}  // namespace headroom::step

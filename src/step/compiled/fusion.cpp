@@ -1,0 +1,368 @@
+#include "step/compiled/fusion.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+namespace headroom::step {
+
+using op::KernelWork;
+
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+// An elementwise result of more inputs than these is put in memory where several kernels read it
+// (torch._inductor.config.realize_reads_threshold).
+constexpr size_t kReadsAgainMax = 4;
+
+// A kernel, at the stage at which it runs: cheap ones run again in each fused kernel that reads
+// them.
+struct Instance {
+  uint32_t kernel = 0;
+  uint32_t stage = 0;
+};
+
+bool is_elementwise(const JointKernel& kernel) {
+  return kernel.is_fusible && !kernel.is_random &&
+         std::ranges::all_of(kernel.work, [](const KernelWork& work) {
+           const bool reduces = work.kind == op::OpKind::sum || work.kind == op::OpKind::mean ||
+                                work.kind == op::OpKind::amax ||
+                                work.kind == op::OpKind::vector_norm ||
+                                work.kind == op::OpKind::cumsum;
+           const op::OpGroup group = op::group_of(work.kind);
+           return !reduces && (group == op::OpGroup::elementwise ||
+                               group == op::OpGroup::activation || group == op::OpGroup::memory);
+         });
+}
+
+class Fusion {
+ public:
+  Fusion(const JointGraph& graph, const std::vector<bool>& given,
+         const std::vector<JointValueId>& wanted, bool is_backward)
+      : graph_(graph),
+        wanted_(wanted),
+        is_backward_(is_backward),
+        producer_(graph.values.size(), kNone),
+        is_wanted_(graph.values.size()) {
+    for (uint32_t k = 0; k < graph.kernels.size(); ++k) {
+      for (const JointValueId value : graph.kernels[k].writes) {
+        if (!given[value]) producer_[value] = k;
+      }
+    }
+    for (const JointValueId value : wanted) is_wanted_[value] = true;
+    choose_kernels();
+    count_stages();
+    place_instances();
+    fuse();
+    find_in_memory();
+  }
+
+  std::vector<FusedKernel> take() {
+    std::vector<FusedKernel> fused;
+    // Roots are the latest of their members; instances are listed from the last to the first.
+    for (uint32_t i = static_cast<uint32_t>(instances_.size()); i-- > 0;) {
+      if (!members_[i].empty()) fused.push_back(as_kernel(i));
+    }
+    return fused;
+  }
+
+ private:
+  // Those that `wanted` is made by.
+  void choose_kernels() {
+    is_chosen_.assign(graph_.kernels.size(), false);
+    std::vector<JointValueId> pending = wanted_;
+    while (!pending.empty()) {
+      const uint32_t k = producer_[pending.back()];
+      pending.pop_back();
+      if (k == kNone || is_chosen_[k]) continue;
+      is_chosen_[k] = true;
+      for (const JointValueId read : graph_.kernels[k].reads) pending.push_back(read);
+    }
+  }
+
+  // How many libraries' kernels lie before a kernel at most: a fusible one behind one of them comes
+  // a stage later. `sources_` is what an elementwise kernel reads in the end, through others.
+  void count_stages() {
+    earliest_.assign(graph_.kernels.size(), 0);
+    sources_.resize(graph_.kernels.size());
+    for (uint32_t k = 0; k < graph_.kernels.size(); ++k) {
+      if (!is_chosen_[k]) continue;
+      const JointKernel& kernel = graph_.kernels[k];
+      for (const JointValueId read : kernel.reads) {
+        const uint32_t from = producer_[read];
+        const bool runs_again = from != kNone && is_elementwise(graph_.kernels[from]);
+        if (runs_again) {
+          sources_[k].insert(sources_[k].end(), sources_[from].begin(), sources_[from].end());
+        } else {
+          sources_[k].push_back(read);
+        }
+        if (from == kNone) continue;
+        const bool is_behind = kernel.is_fusible && !graph_.kernels[from].is_fusible;
+        earliest_[k] = std::max(earliest_[k], earliest_[from] + (is_behind ? 1 : 0));
+      }
+      std::ranges::sort(sources_[k]);
+      const auto [first, last] = std::ranges::unique(sources_[k]);
+      sources_[k].erase(first, last);
+    }
+  }
+
+  // Backwards, so that a kernel's readers are placed before it. A fusible kernel runs with the
+  // first of its readers, or, where it is cheap and no library's kernel wants it in memory, with
+  // each of them.
+  void place_instances() {
+    const size_t count = graph_.kernels.size();
+    instances_of_.resize(count);
+    std::vector<std::vector<uint32_t>> reader_stages(count);  // of fused readers
+    std::vector<uint32_t> in_memory_by(count, kNone);  // the first stage that reads it in memory
+    for (uint32_t k = static_cast<uint32_t>(count); k-- > 0;) {
+      if (!is_chosen_[k]) continue;
+      const JointKernel& kernel = graph_.kernels[k];
+      for (const uint32_t stage : stages_of(k, reader_stages[k], in_memory_by[k])) {
+        instances_of_[k].push_back(static_cast<uint32_t>(instances_.size()));
+        instances_.push_back({k, stage});
+        for (const JointValueId read : kernel.reads) {
+          const uint32_t from = producer_[read];
+          if (from == kNone) continue;
+          if (kernel.is_fusible) {
+            reader_stages[from].push_back(stage);
+          } else {
+            in_memory_by[from] = std::min(in_memory_by[from], stage);
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<uint32_t> stages_of(uint32_t k, std::vector<uint32_t>& readers, uint32_t in_memory) {
+    const JointKernel& kernel = graph_.kernels[k];
+    const bool is_wanted =
+        std::ranges::any_of(kernel.writes, [&](JointValueId value) { return is_wanted_[value]; });
+    if (!kernel.is_fusible || is_wanted) return {earliest_[k]};
+    std::ranges::sort(readers);
+    const auto [first, last] = std::ranges::unique(readers);
+    readers.erase(first, last);
+    const bool is_cheap = is_elementwise(kernel) && sources_[k].size() <= kReadsAgainMax;
+    if (in_memory == kNone && (is_cheap || readers.size() == 1)) return readers;
+    return {readers.empty() ? in_memory : std::min(in_memory, readers.front())};
+  }
+
+  uint32_t first_instance(uint32_t kernel) { return instances_of_[kernel].front(); }
+
+  uint32_t root_of(uint32_t instance) {
+    while (fused_into_[instance] != instance) instance = fused_into_[instance];
+    return instance;
+  }
+
+  // The instance that `reader` gets a value from, or kNone where it was given.
+  uint32_t source_of(const Instance& reader, JointValueId value) {
+    const uint32_t from = producer_[value];
+    if (from == kNone) return kNone;
+    for (const uint32_t instance : instances_of_[from]) {
+      if (instances_[instance].stage == reader.stage) return instance;
+    }
+    return first_instance(from);
+  }
+
+  // Fusible kernels of one stage that hand values to one another are one. A fused kernel depends on
+  // libraries' kernels of earlier stages alone, and they on fused ones of no later stage, so no
+  // circle arises.
+  void fuse() {
+    fused_into_.resize(instances_.size());
+    std::iota(fused_into_.begin(), fused_into_.end(), 0U);
+    for (uint32_t i = 0; i < instances_.size(); ++i) {
+      const JointKernel& kernel = graph_.kernels[instances_[i].kernel];
+      if (!kernel.is_fusible) continue;
+      for (const JointValueId read : kernel.reads) {
+        const uint32_t from = source_of(instances_[i], read);
+        if (from == kNone || !graph_.kernels[instances_[from].kernel].is_fusible) continue;
+        if (instances_[from].stage != instances_[i].stage) continue;
+        fused_into_[root_of(from)] = root_of(i);
+      }
+    }
+    collect_members();
+    fuse_alongside();
+  }
+
+  void collect_members() {
+    members_.assign(instances_.size(), {});
+    for (uint32_t i = static_cast<uint32_t>(instances_.size()); i-- > 0;) {
+      members_[root_of(i)].push_back(i);
+    }
+  }
+
+  // Fused kernels that read the same in loops of the same length are one, where neither is after
+  // the other (horizontal fusion).
+  void fuse_alongside() {
+    std::vector<std::vector<uint32_t>> readers(graph_.values.size());
+    for (uint32_t i = 0; i < instances_.size(); ++i) {
+      if (!kernel_of(i).is_fusible) continue;
+      for (const JointValueId read : kernel_of(i).reads) readers[read].push_back(i);
+    }
+    for (JointValueId value = 0; value < readers.size(); ++value) {
+      for (size_t i = 1; i < readers[value].size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          const uint32_t a = root_of(readers[value][i]);
+          const uint32_t b = root_of(readers[value][j]);
+          const int64_t length = op::product(graph_.values[value].sizes);
+          if (a == b || length_of(a) != length || length_of(b) != length) continue;
+          if (depends(a, b) || depends(b, a)) continue;
+          fused_into_[std::max(a, b)] = std::min(a, b);
+          collect_members();
+        }
+      }
+    }
+  }
+
+  int64_t length_of(uint32_t root) const {
+    int64_t length = 0;
+    for (const uint32_t member : members_[root]) {
+      for (const JointValueId value : kernel_of(member).writes) {
+        length = std::max(length, op::product(graph_.values[value].sizes));
+      }
+    }
+    return length;
+  }
+
+  bool depends(uint32_t root, uint32_t on) {
+    std::vector<bool> is_seen(instances_.size());
+    std::vector<uint32_t> pending{root};
+    while (!pending.empty()) {
+      const uint32_t at = pending.back();
+      pending.pop_back();
+      for (const uint32_t member : members_[at]) {
+        for (const JointValueId read : kernel_of(member).reads) {
+          const uint32_t from = source_of(instances_[member], read);
+          if (from == kNone) continue;
+          const uint32_t source = root_of(from);
+          if (source == on) return true;
+          if (source == at || is_seen[source]) continue;
+          is_seen[source] = true;
+          pending.push_back(source);
+        }
+      }
+    }
+    return false;
+  }
+
+  const JointKernel& kernel_of(uint32_t instance) const {
+    return graph_.kernels[instances_[instance].kernel];
+  }
+
+  // What others read than those that it is fused with.
+  void find_in_memory() {
+    is_in_memory_ = is_wanted_;
+    for (uint32_t i = 0; i < instances_.size(); ++i) {
+      for (const JointValueId read : kernel_of(i).reads) {
+        const uint32_t from = source_of(instances_[i], read);
+        if (from == kNone || root_of(from) != root_of(i)) is_in_memory_[read] = true;
+      }
+    }
+  }
+
+  // Of a member, what its own loop reads from memory, through members that are computed within it.
+  std::vector<JointValueId> reads_of(uint32_t member) {
+    std::vector<JointValueId> reads;
+    for (const JointValueId read : kernel_of(member).reads) {
+      const uint32_t from = source_of(instances_[member], read);
+      const bool is_fused = from != kNone && root_of(from) == root_of(member);
+      if (is_fused && is_computed_within(from)) {
+        const std::vector<JointValueId> inner = reads_of(from);
+        reads.insert(reads.end(), inner.begin(), inner.end());
+      } else if (!is_fused) {
+        reads.push_back(read);
+      }
+    }
+    std::ranges::sort(reads);
+    const auto [first, last] = std::ranges::unique(reads);
+    reads.erase(first, last);
+    return reads;
+  }
+
+  bool is_computed_within(uint32_t member) {
+    const JointKernel& kernel = kernel_of(member);
+    return is_elementwise(kernel) && std::ranges::none_of(kernel.writes, [&](JointValueId value) {
+             return is_in_memory_[value];
+           });
+  }
+
+  FusedKernel as_kernel(uint32_t root) {
+    const JointKernel& library = kernel_of(root);
+    FusedKernel fused;
+    fused.is_library = !library.is_fusible;
+    fused.runs_again = is_backward_ && library.is_forward;
+    if (fused.is_library) {
+      // It writes all that it has, wanted or not.
+      fused.reads = library.reads;
+      fused.writes = library.writes;
+      fused.work = library.work;
+      fused.scratch_bytes = library.scratch_bytes;
+      return fused;
+    }
+    std::vector<std::pair<JointValueId, uint32_t>> uses;  // {what is read, by which loop}
+    for (const uint32_t member : members_[root]) {
+      if (is_computed_within(member)) continue;
+      for (const JointValueId read : reads_of(member)) uses.emplace_back(read, member);
+      for (const JointValueId value : kernel_of(member).writes) {
+        if (producer_[value] != kNone && is_in_memory_[value]) fused.writes.push_back(value);
+      }
+    }
+    std::ranges::sort(uses);
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const auto [read, member] = uses[i];
+      if (i == 0 || uses[i - 1].first != read) fused.reads.push_back(read);
+      const bool is_sole = (i == 0 || uses[i - 1].first != read) &&
+                           (i + 1 == uses.size() || uses[i + 1].first != read);
+      if (is_sole) allow_in_place(fused, read, member);
+    }
+    fused.work = {work_of(root, fused)};
+    return fused;
+  }
+
+  void allow_in_place(FusedKernel& fused, JointValueId read, uint32_t member) {
+    if (!is_elementwise(kernel_of(member))) return;
+    for (const JointValueId value : kernel_of(member).writes) {
+      if (is_in_memory_[value] && bytes_of(graph_.values[value]) == bytes_of(graph_.values[read])) {
+        fused.in_place.emplace_back(read, value);
+      }
+    }
+  }
+
+  // One kernel that reads what comes from elsewhere once.
+  KernelWork work_of(uint32_t root, const FusedKernel& fused) {
+    KernelWork all{.kind = op::OpKind::fused_kernel};
+    for (const uint32_t member : members_[root]) {
+      for (const KernelWork& work : kernel_of(member).work) {
+        all.flops += work.flops;
+        if (members_[root].size() == 1) all.kind = work.kind;
+      }
+    }
+    for (const JointValueId read : fused.reads) all.bytes_read += bytes_of(graph_.values[read]);
+    for (const JointValueId value : fused.writes) {
+      all.bytes_written += bytes_of(graph_.values[value]);
+    }
+    return all;
+  }
+
+  const JointGraph& graph_;
+  const std::vector<JointValueId>& wanted_;
+  bool is_backward_;
+  std::vector<uint32_t> producer_;  // by value, of those that are not given
+  std::vector<bool> is_wanted_;
+  std::vector<bool> is_in_memory_;
+  std::vector<bool> is_chosen_;                      // by kernel
+  std::vector<uint32_t> earliest_;                   // stage
+  std::vector<std::vector<JointValueId>> sources_;   // by kernel
+  std::vector<Instance> instances_;                  // readers before what they read
+  std::vector<std::vector<uint32_t>> instances_of_;  // by kernel
+  std::vector<uint32_t> fused_into_;                 // by instance
+  std::vector<std::vector<uint32_t>> members_;       // by root: what is fused, in their order
+};
+
+}  // namespace
+
+std::vector<FusedKernel> fuse_kernels(const JointGraph& graph, const std::vector<bool>& given,
+                                      const std::vector<JointValueId>& wanted, bool is_backward) {
+  return Fusion(graph, given, wanted, is_backward).take();
+}
+
+}  // namespace headroom::step

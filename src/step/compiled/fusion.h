@@ -1,0 +1,39 @@
+// Fusion: the kernels of a pass of a compiled region as generated code has them.
+//
+// A fusible kernel and those that read what it makes become one, unless a library's kernel lies
+// between; what is cheap and read in several places is computed in each of them. What only members
+// of one fused kernel read is never in memory.
+// Invariant: what a kernel reads is made by kernels that can run before it; there is no circle,
+// since a fused kernel reads from libraries' kernels of earlier stages alone (a stage is a count of
+// library kernels on the way), and they from fused ones of no later stage.
+// Nearly linear in kernels and their operands.
+// Source: torch/_inductor/{lowering,ir,scheduler}.py.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "step/compiled/joint_graph.h"
+
+namespace headroom::step {
+
+struct FusedKernel {
+  std::vector<JointValueId> reads;   // from memory, each once
+  std::vector<JointValueId> writes;  // to memory
+  // {read, written}: of the same size, and nobody else in here needs what is read: the result may
+  // take its place, where that ends here.
+  std::vector<std::pair<JointValueId, JointValueId>> in_place;
+  std::vector<op::KernelWork> work;
+  int64_t scratch_bytes = 0;
+  bool is_library = false;
+  bool runs_again = false;  // of the forward pass, in backward
+};
+
+// What a pass that begins with the values in `given` launches to make `wanted`; libraries' kernels
+// in the order in which they ran.
+[[nodiscard]] std::vector<FusedKernel> fuse_kernels(const JointGraph& graph,
+                                                    const std::vector<bool>& given,
+                                                    const std::vector<JointValueId>& wanted,
+                                                    bool is_backward);
+
+}  // namespace headroom::step

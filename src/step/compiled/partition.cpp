@@ -1,0 +1,180 @@
+#include "step/compiled/partition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+// GCC 12 takes members of an empty optional in there for ones that are read.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/boykov_kolmogorov_max_flow.hpp>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+namespace headroom::step {
+
+namespace {
+
+using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
+using Edge = Traits::edge_descriptor;
+using Vertex = Traits::vertex_descriptor;
+using Network = boost::adjacency_list<
+    boost::vecS, boost::vecS, boost::directedS,
+    boost::property<
+        boost::vertex_index_t, size_t,
+        boost::property<boost::vertex_color_t, boost::default_color_type,
+                        boost::property<boost::vertex_distance_t, int64_t,
+                                        boost::property<boost::vertex_predecessor_t, Edge>>>>,
+    boost::property<boost::edge_capacity_t, int64_t,
+                    boost::property<boost::edge_residual_capacity_t, int64_t,
+                                    boost::property<boost::edge_reverse_t, Edge>>>>;
+
+// More than all finite weights together, and far from where sums of them would overflow.
+constexpr int64_t kForever = int64_t{1} << 56;
+constexpr int64_t kWeightMax = int64_t{1} << 45;
+
+// A value of fewer bytes than a quarter of what it is made of is a reduction's.
+constexpr int64_t kReductionFactor = 4;
+constexpr double kWeightPerStep = 1.1;
+constexpr int kStepsMax = 100;
+
+struct ValueFacts {
+  bool is_argument = false;
+  bool is_forward = false;    // made in the forward pass
+  bool is_banned = false;     // never computed again
+  bool is_read_back = false;  // backward reads it
+  bool is_in_memory = false;  // somebody but fused kernels has it
+  int steps = kStepsMax;      // from here to backward
+};
+
+std::vector<ValueFacts> facts_of(const JointGraph& graph) {
+  std::vector<ValueFacts> facts(graph.values.size());
+  for (const JointValueId value : graph.arguments) {
+    facts[value].is_argument = facts[value].is_in_memory = true;
+  }
+  for (const JointKernel& kernel : graph.kernels) {
+    int64_t read_bytes = 0;
+    for (const JointValueId value : kernel.reads) read_bytes += bytes_of(graph.values[value]);
+    for (const JointValueId value : kernel.writes) {
+      ValueFacts& made = facts[value];
+      made.is_forward = kernel.is_forward;
+      made.is_banned = !kernel.is_fusible || kernel.is_random || kernel.is_kept ||
+                       bytes_of(graph.values[value]) * kReductionFactor < read_bytes;
+      made.is_in_memory = !kernel.is_fusible;
+    }
+    for (const JointValueId value : kernel.reads) {
+      ValueFacts& read = facts[value];
+      if (!kernel.is_fusible) read.is_in_memory = true;
+      if (kernel.is_forward) continue;
+      read.is_read_back = true;
+      if (!kernel.is_fusible) read.is_banned = true;
+    }
+  }
+  for (const JointTensor& output : graph.outputs) facts[output.value].is_in_memory = true;
+  for (auto kernel = graph.kernels.rbegin(); kernel != graph.kernels.rend(); ++kernel) {
+    int steps = kernel->is_forward ? kStepsMax : 0;
+    for (const JointValueId value : kernel->writes) steps = std::min(steps, facts[value].steps);
+    if (!kernel->is_forward) steps = 0;
+    for (const JointValueId value : kernel->reads) {
+      facts[value].steps = std::min(facts[value].steps, steps + 1);
+    }
+  }
+  return facts;
+}
+
+int64_t weight_of(const JointTensor& value, const ValueFacts& facts) {
+  const int steps = std::clamp(facts.steps, 1, kStepsMax);
+  const double bytes = static_cast<double>(std::min(bytes_of(value), kWeightMax));
+  const double weight = bytes * std::pow(kWeightPerStep, steps) * (facts.is_in_memory ? 1 : 2);
+  return static_cast<int64_t>(std::min(weight, static_cast<double>(kWeightMax)));
+}
+
+class Cut {
+ public:
+  Cut(const JointGraph& graph, bool is_checkpointed) : graph_(graph), facts_(facts_of(graph)) {
+    network_ = Network(2 * graph.values.size() + 2);
+    for (JointValueId value = 0; value < graph.values.size(); ++value) {
+      if (facts_[value].is_forward || facts_[value].is_argument) {
+        join(into(value), out_of(value), weight_of(graph.values[value], facts_[value]));
+        if (facts_[value].is_read_back) join(out_of(value), sink(), kForever);
+      }
+      if (facts_[value].is_argument) join(source(), into(value), kForever);
+    }
+    for (const JointKernel& kernel : graph.kernels) {
+      if (kernel.is_forward) join_kernel(kernel, is_checkpointed);
+    }
+  }
+
+  [[nodiscard]] std::vector<bool> take() {
+    boost::boykov_kolmogorov_max_flow(network_, source(), sink());
+    // Of cuts of the same weight PyTorch takes the one next to backward: what can still reach the
+    // sink is behind the cut.
+    const std::vector<bool> is_behind = vertices_before_sink();
+    std::vector<bool> kept(graph_.values.size());
+    for (JointValueId value = 0; value < kept.size(); ++value) {
+      kept[value] = !is_behind[into(value)] && is_behind[out_of(value)];
+    }
+    return kept;
+  }
+
+ private:
+  static Vertex into(JointValueId value) { return 2 * value; }
+  static Vertex out_of(JointValueId value) { return 2 * value + 1; }
+  [[nodiscard]] Vertex source() const { return 2 * graph_.values.size(); }
+  [[nodiscard]] Vertex sink() const { return source() + 1; }
+
+  void join(Vertex from, Vertex to, int64_t capacity) {
+    const Edge edge = boost::add_edge(from, to, network_).first;
+    const Edge back = boost::add_edge(to, from, network_).first;
+    boost::put(boost::edge_capacity, network_, edge, capacity);
+    boost::put(boost::edge_capacity, network_, back, 0);
+    boost::put(boost::edge_reverse, network_, edge, back);
+    boost::put(boost::edge_reverse, network_, back, edge);
+  }
+
+  void join_kernel(const JointKernel& kernel, bool is_checkpointed) {
+    for (const JointValueId made : kernel.writes) {
+      for (const JointValueId read : kernel.reads) join(out_of(read), into(made), kForever);
+      if (is_checkpointed ? kernel.is_kept : facts_[made].is_banned) {
+        join(source(), into(made), kForever);
+      } else if (is_checkpointed) {
+        join(into(made), sink(), kForever);
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<bool> vertices_before_sink() const {
+    std::vector<bool> reaches(boost::num_vertices(network_));
+    std::vector<Vertex> pending{sink()};
+    reaches[sink()] = true;
+    while (!pending.empty()) {
+      const Vertex vertex = pending.back();
+      pending.pop_back();
+      for (auto [edge, end] = boost::out_edges(vertex, network_); edge != end; ++edge) {
+        const Edge toward = boost::get(boost::edge_reverse, network_, *edge);
+        const Vertex from = boost::source(toward, network_);
+        const bool has_room = boost::get(boost::edge_residual_capacity, network_, toward) > 0;
+        if (!has_room || reaches[from]) continue;
+        reaches[from] = true;
+        pending.push_back(from);
+      }
+    }
+    return reaches;
+  }
+
+  const JointGraph& graph_;
+  std::vector<ValueFacts> facts_;
+  Network network_;
+};
+
+}  // namespace
+
+std::vector<bool> values_kept(const JointGraph& graph, bool is_checkpointed) {
+  return Cut(graph, is_checkpointed).take();
+}
+
+}  // namespace headroom::step
