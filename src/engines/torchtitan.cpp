@@ -176,6 +176,25 @@ Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, Train
   return {};
 }
 
+// config/configs.py: CompileConfig; distributed/compile.py: each layer by itself.
+Result<void> read_compile(ShellArguments& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto backend, in.words("compile.backend"));
+  HEADROOM_ASSIGN(const auto words, in.list("compile.components"));
+  if (!in.is_on("compile.enable")) return {};
+  if (backend && *backend != "inductor") {
+    return not_modelled(in, "compile.backend", *backend, "inductor is");
+  }
+  const std::string components = " " + words.value_or("model loss") + " ";
+  setup.compiles_layers = components.find(" model ") != std::string::npos;
+  setup.compiles_loss = components.find(" loss ") != std::string::npos;
+  if (!*setup.compiles_layers && !*setup.compiles_loss) {
+    return not_modelled(in, "compile.components", *words, "model, loss or both");
+  }
+  // In chunks it is Liger's here, compiled or not (add_notes).
+  if (*setup.loss_chunks > 1) setup.compiles_loss = false;
+  return {};
+}
+
 void add_notes(ShellArguments& in, TrainingSetup& setup) {
   setup.notes.emplace_back(
       "torchtitan's layers are taken as transformers', and flex attention as sdpa's");
@@ -225,6 +244,7 @@ Result<TrainingSetup> read_torchtitan(std::string_view content, const std::strin
   HEADROOM_TRY(read_clipping(in, setup));
   read_offload(in, setup);
   HEADROOM_TRY(read_step(in, config, setup));
+  HEADROOM_TRY(read_compile(in, setup));
   setup.attention = "sdpa";
   setup.allocator = in.allocator();
   add_notes(in, setup);

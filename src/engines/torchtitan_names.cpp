@@ -17,7 +17,7 @@ constexpr auto kConfigs = std::to_array<TorchtitanConfig>({
 });
 
 constexpr auto kNotModelled = std::to_array<std::string_view>({
-    "compile.enable",
+    "compile.enable-async-tensor-parallel",
     "debug.batch-invariant",
     "override.imports",
     "parallelism.enable-fsdp-symm-mem",

@@ -56,6 +56,10 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   if (setup.offloads_parameters.value_or(false)) add("training.enable_cpu_offload", "");
   const std::string loop = setup.optimizer_loop.value_or("fused");
   add("optimizer.implementation", loop == "loop" ? "for-loop" : loop);
+  const bool layers = setup.compiles_layers.value_or(false);
+  const bool loss = setup.compiles_loss.value_or(false);
+  if (layers || loss) add("compile.enable", "");
+  if (layers != loss) add("compile.components", layers ? "model" : "loss");
   add("loss.num_chunks", std::to_string(setup.loss_chunks.value_or(8)));
   // A kind stands behind the arguments; the script's own come before it.
   return text + " \\\n  \"$@\" activation-checkpoint:" + std::string(checkpointing_of(setup)) +

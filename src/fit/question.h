@@ -198,6 +198,12 @@ struct QuestionFlag {
 [[nodiscard]] inline bool is_divided(const FitQuestion& question) {
   return question.division != Division::none || question.tensor_ranks > 1 || question.stages > 1;
 }
+[[nodiscard]] inline bool compiles_layers(const FitQuestion& question) {
+  return question.compile == Compile::layers || question.compile == Compile::layers_and_loss;
+}
+[[nodiscard]] inline bool compiles_loss(const FitQuestion& question) {
+  return question.compile == Compile::loss || question.compile == Compile::layers_and_loss;
+}
 // Whether by DeepSpeed's ZeRO.
 [[nodiscard]] inline bool is_zero(Division division) {
   return division == Division::zero1 || division == Division::zero2 || division == Division::zero3;

@@ -389,6 +389,42 @@ Result<void> check_division(const Scenario& s) {
   return is_fsdp(division) ? check_fsdp(s) : check_zero(s);
 }
 
+// What a compiled region may have in it: PyTorch's own operators, on whole tensors.
+Result<void> check_compile(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.compile == Compile::none) return {};
+  if (s.traced) return unsupported("compile", "torch.compile of a traced module");
+  if (s.train.environment.torch < op::Version{2, 6}) {
+    return contradiction("torch", "torch.compile is modelled as PyTorch has it since 2.6",
+                         "a later one");
+  }
+  if (compiles_loss(q) && s.loss != Loss::hf) {
+    return contradiction("compile",
+                         "a loss of fused kernels, or in chunks, is none that is compiled",
+                         "--loss hf, or --compile layers");
+  }
+  if (!compiles_layers(q)) return {};
+  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+    return unsupported("compile", "quantized modules in compiled layers");
+  }
+  if (q.kernels != Kernels::none) {
+    return unsupported("compile", "other libraries' kernels in compiled layers");
+  }
+  if (q.tensor_ranks > 1) return unsupported("compile", "tensor parallelism in compiled layers");
+  if (q.division == Division::zero3 || q.division == Division::gemini) {
+    return contradiction("compile", "modules within a layer are hooked, which breaks its graph",
+                         "--method fsdp2:N, or --compile loss");
+  }
+  if (q.division == Division::fsdp1 && q.method != Method::full) {
+    return unsupported("compile", "adapters that FSDP wraps within compiled layers");
+  }
+  if (q.stages > 1 && q.schedule == step::PipelineSchedule::zero_bubble) {
+    return contradiction("compile", "a compiled layer's backward pass is one, and not to be split",
+                         "--pipeline-schedule 1f1b");
+  }
+  return {};
+}
+
 // Policies name PyTorch's own operators; those of other libraries run again.
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
@@ -456,6 +492,7 @@ Result<void> check_supported(const Scenario& s) {
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));
   HEADROOM_TRY(check_division(s));
+  HEADROOM_TRY(check_compile(s));
   return check_selective(s);
 }
 

@@ -232,6 +232,11 @@ std::string joined(const std::vector<std::string>& names) {
   return words;
 }
 
+std::string compile_word(bool layers, bool loss) {
+  if (layers) return loss ? "layers,loss" : "layers";
+  return loss ? "loss" : "none";
+}
+
 // What a Trainer's arguments say beside what launchers and engines do.
 Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& file,
                                std::vector<FlagWords>& flags) {
@@ -253,6 +258,9 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
+  if (setup.compiles_layers || setup.compiles_loss) {
+    flags.emplace_back("compile", compile_word(*setup.compiles_layers, *setup.compiles_loss));
+  }
   if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
   if (setup.sharing != Sharing::ddp) return {};
   if (setup.bucket_cap_mb) {

@@ -42,6 +42,8 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.offloads_parameters = offloads_parameters(q);
   setup.optimizer_loop = loop_of(q.optimizer_loop);
   if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
+  setup.compiles_layers = compiles_layers(q);
+  setup.compiles_loss = compiles_loss(q);
   setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
   return setup;
 }
