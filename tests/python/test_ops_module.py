@@ -1,6 +1,7 @@
 """`headroom ops --model FILE.py:FUNCTION --phase prefill`: a forward pass of any module, by the operators that it makes. PyTorch's
 own counter is the oracle of the work in products, convolutions and attention."""
 
+import functools
 import importlib.util
 import json
 import subprocess
@@ -10,17 +11,18 @@ import pytest
 
 SOURCE = """
 import torch
-import transformers
 from torch import nn
 
 
 def vit(batch=2):
+    import transformers
     config = transformers.ViTConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
                                     image_size=64, patch_size=16, num_labels=10)
     return transformers.ViTForImageClassification(config), {"pixel_values": torch.zeros(batch, 3, 64, 64)}
 
 
 def bert(batch=2, seq=48):
+    import transformers
     config = transformers.BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
                                      vocab_size=100)
     return transformers.BertModel(config), {"input_ids": torch.zeros(batch, seq, dtype=torch.long)}
@@ -62,7 +64,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def predicted(headroom_binary):
-    return lambda target, *flags: predict(headroom_binary, target, *flags)
+    return functools.cache(functools.partial(predict, headroom_binary))
 
 
 def predict(binary, target, *flags):
@@ -81,23 +83,34 @@ from torch.utils.flop_counter import FlopCounterMode
 spec = importlib.util.spec_from_file_location("models", sys.argv[1])
 models = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(models)
-module, inputs = getattr(models, sys.argv[2])()
 torch.backends.mha.set_fastpath_enabled(False)  # one operator, which the counter passes over
-with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-    module.eval()(**inputs) if isinstance(inputs, dict) else module.eval()(*inputs)
-print(json.dumps(counter.get_total_flops()))
+counted = {}
+for name in sys.argv[2:]:
+    module, inputs = getattr(models, name)()
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        module.eval()(**inputs) if isinstance(inputs, dict) else module.eval()(*inputs)
+    counted[name] = counter.get_total_flops()
+print(json.dumps(counted))
 """
+HAVE_TRANSFORMERS = importlib.util.find_spec("transformers") is not None
+COUNTED = [*(("vit", "bert") if HAVE_TRANSFORMERS else ()), "convolutions", "attends_elsewhere", "encoder"]
+
+
+@pytest.fixture(scope="module")
+def counted(source):
+    """By one process for all: starting PyTorch takes longer than counting."""
+    done = subprocess.run([sys.executable, "-c", COUNTER, str(source), *COUNTED], capture_output=True, text=True, timeout=300,
+                          check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", ["vit", "bert", "convolutions", "attends_elsewhere", "encoder"])
-def test_the_work_is_what_pytorch_counts(source, predicted, name):
-    if name in ("vit", "bert") and importlib.util.find_spec("transformers") is None:
+def test_the_work_is_what_pytorch_counts(source, predicted, counted, name):
+    if name not in COUNTED:
         pytest.skip("transformers is not installed")
-    counted = subprocess.run([sys.executable, "-c", COUNTER, str(source), name], capture_output=True, text=True, timeout=300,
-                             check=True)
     answer = predicted(f"{source}:{name}")
     work = sum(part["flops"] for part in answer["parts"] if part["name"] in ("gemm", "attention"))
-    assert work == int(counted.stdout)
+    assert work == counted[name]
 
 
 def test_nothing_is_dropped_out_and_an_unknown_size_is_none(source, predicted):
