@@ -17,13 +17,13 @@ class Simulation {
         kernel_ends_(program.kernels.size(), 0.0),
         stream_free_(program.streams, 0.0) {}
 
-  Replayed run() {
+  ProgramTime run() {
     HEADROOM_CHECK(program_.earlier_count <= program_.kernels.size(), "earlier kernels of nothing");
     for (uint32_t i = 0; i < program_.earlier_count; ++i) run_kernel(i, 0.0, false);
     for (uint32_t i = 0; i < program_.calls.size(); ++i) {
       call_ends_[i] = run_call(program_.calls[i], i);
     }
-    Replayed replayed;
+    ProgramTime replayed;
     replayed.host_ns = end_of(program_.last_call) + host_time(program_.tail_ns);
     for (const double end : stream_free_) replayed.device_ns = std::max(replayed.device_ns, end);
     replayed.total_ns = std::max(replayed.host_ns, replayed.device_ns);
@@ -127,7 +127,7 @@ class Simulation {
 
 }  // namespace
 
-Replayed simulate(const Program& program, const ReplayChange& change) {
+ProgramTime simulate(const Program& program, const ReplayChange& change) {
   HEADROOM_CHECK(!program.latencies.empty(), "a program without latencies");
   return Simulation(program, change).run();
 }

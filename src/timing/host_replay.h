@@ -92,13 +92,13 @@ struct ReplayChange {
   std::vector<double> call_added_ns;  // that the host takes longer, before host_factor
 };
 
-struct Replayed {
+struct ProgramTime {
   double total_ns = 0;  // until host and device are done
   double host_ns = 0;
   double device_ns = 0;
 };
 
 // REQUIRES: indices in range, and `after`, `waits_for` earlier than what follows them.
-Replayed simulate(const Program& program, const ReplayChange& change = {});
+ProgramTime simulate(const Program& program, const ReplayChange& change = {});
 
 }  // namespace headroom::timing

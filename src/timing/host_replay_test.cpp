@@ -38,7 +38,7 @@ TEST(HostReplay, AHostThatIsSlowerSetsThePace) {
   launch(program, 10, 20);  // called at 10, runs 15 to 35
   launch(program, 50, 20);  // called at 62, runs 67 to 87
   program.tail_ns = 6;
-  const Replayed replayed = simulate(program);
+  const ProgramTime replayed = simulate(program);
   EXPECT_DOUBLE_EQ(replayed.device_ns, 87);
   EXPECT_DOUBLE_EQ(replayed.host_ns, 70);
   EXPECT_DOUBLE_EQ(replayed.total_ns, 87);
