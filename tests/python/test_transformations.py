@@ -90,6 +90,11 @@ def step_dump():
     return str(built[-1])
 
 
+def run_oracle(config, options):
+    """What is saved for backward is test_exactness.py's."""
+    return memory_oracle.run_oracle(memory_oracle.read_config(config), options, count_saved=False)
+
+
 def words_of(options, extra):
     words = {"batch": options.batch, "seq": options.seq, "steps": 1, "dtype": options.dtype,
              "attention": options.attention, "checkpointing": options.checkpointing,
@@ -120,7 +125,7 @@ def test_allocations_are_those_of_eager_pytorch(case, attention, checkpointing):
     config = CONFIGS / f"{family}.json"
     options = memory_oracle.Options(attention=attention, checkpointing=checkpointing, steps=1,
                                     **settings)
-    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    expected = run_oracle(config, options)
     run = subprocess.run([step_dump(), str(config), *words_of(options, extra)],
                          capture_output=True, text=True, check=True)
     actual = json.loads(run.stdout)
@@ -148,7 +153,7 @@ SELECTIVE = ("selective", "selective-attention", "selective-products", "selectiv
 def test_selective_checkpoints_allocate_what_eager_pytorch_does(family, attention, settings, kind):
     config = CONFIGS / f"{family}.json"
     options = memory_oracle.Options(attention=attention, checkpointing=kind, steps=1, **settings)
-    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    expected = run_oracle(config, options)
     run = subprocess.run([step_dump(), str(config), *words_of(options, {})],
                          capture_output=True, text=True, check=True)
     outcome = compare(expected, json.loads(run.stdout), step=0)
@@ -158,7 +163,7 @@ def test_selective_checkpoints_allocate_what_eager_pytorch_does(family, attentio
 def test_parameters_under_lora_are_named_as_peft_names_them():
     config = CONFIGS / "llama.json"
     options = memory_oracle.Options(lora_rank=4, steps=1)
-    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    expected = run_oracle(config, options)
     run = subprocess.run([step_dump(), str(config), *words_of(options, {"parameters": 1})],
                          capture_output=True, text=True, check=True)
     ours = [(entry["name"], entry["shape"]) for entry in json.loads(run.stdout)["parameters"]]
@@ -193,7 +198,7 @@ def test_chunked_loss_allocates_what_eager_pytorch_does(changed, monkeypatch):
     monkeypatch.setattr(modeling_llama.LlamaForCausalLM, "forward", chunked_forward)
     config = CONFIGS / "llama.json"
     options = memory_oracle.Options(attention="sdpa", steps=1, **changed)
-    expected = memory_oracle.run_oracle(memory_oracle.read_config(config), options)
+    expected = run_oracle(config, options)
     run = subprocess.run([step_dump(), str(config), *words_of(options, {"loss": "chunked"})],
                          capture_output=True, text=True, check=True)
     outcome = compare(expected, json.loads(run.stdout), step=0)
