@@ -68,6 +68,8 @@ constexpr std::array<Word<Compile>, 4> kCompiles{{{"none", Compile::none},
                                                   {"layers", Compile::layers},
                                                   {"loss", Compile::loss},
                                                   {"layers,loss", Compile::layers_and_loss}}};
+constexpr std::array<Word<Float8>, 2> kFloat8s{
+    {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
@@ -224,7 +226,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 55> kFields{{
+constexpr std::array<Field, 56> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -350,6 +352,10 @@ constexpr std::array<Field, 55> kFields{{
       "what torch.compile is called on: none, layers (each by itself, as torchtitan has it), loss, "
       "layers,loss"},
      [](FitQuestion& q, std::string_view w) { return choose("compile", w, kCompiles, q.compile); }},
+    {{"float8", "KIND",
+      "products of layers' linear modules in float8: none, tensorwise (torchao's, with dynamic "
+      "scales; fully_shard gathers the weights so)"},
+     [](FitQuestion& q, std::string_view w) { return choose("float8", w, kFloat8s, q.float8); }},
     {{"attention", "KIND",
       "auto, eager, sdpa, sdpa-math, sdpa-efficient, sdpa-flash, sdpa-cudnn, flash2"},
      [](FitQuestion& q, std::string_view w) {
@@ -536,6 +542,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
   add("compile", word_of(kCompiles, q.compile));
+  add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));
   add_switch("accelerate", q.accelerate);

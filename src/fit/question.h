@@ -89,6 +89,12 @@ enum class Kernels : uint8_t {
 // What torch.compile is called on.
 enum class Compile : uint8_t { none, layers, loss, layers_and_loss };
 
+// Linear modules of layers whose products are in float8.
+enum class Float8 : uint8_t {
+  none,
+  tensorwise,  // torchao's, with a scale of each tensor at the time
+};
+
 // Of what a selectively checkpointed layer makes, what is kept.
 enum class SelectiveKeeps : uint8_t { products_and_attention, products, attention };
 
@@ -147,6 +153,7 @@ struct FitQuestion {
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
   Compile compile = Compile::none;
+  Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;
   Loss loss = Loss::automatic;
   bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision

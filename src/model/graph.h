@@ -63,6 +63,7 @@ struct Parameter {
   int64_t packs = 0;  // of a quantized weight: the parameters in it; 0: each element is one
   bool trainable = true;
   bool persistent = true;          // buffers: in the state dict
+  bool float8 = false;             // gathered in float8, where it is gathered
   bool adapter = false;            // added to a finished model: made after all its own parameters
   uint32_t chunk = 0;              // of the graph's, the first that it belongs to
   std::optional<Loading> loading;  // nothing: it comes as it is

@@ -118,6 +118,14 @@ Tensor linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor&
 // of a frozen weight, and the weight itself, not a view of the block that it has now.
 Tensor zero3_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
+// --- float8 (float8_linear.cpp) ------------------------------------------------------------------
+// torchao's Float8Linear with dynamic scales of whole tensors: what goes into a product is cast
+// before each, both ways, and what comes out is of the input's type. A weight whose block has a
+// byte an element was cast before it was gathered. input [..., in], weight [out, in], bias [out] or
+// undefined.
+inline constexpr const char* kFloat8Product = "matmul_with_hp_or_float8_argsBackward";
+Tensor float8_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
+
 // --- quantized weights (quantized.cpp) ---------------------------------------------------------
 enum class QuantizedFormat : uint8_t { nf4, nf4_double, int8, gptq };
 struct QuantizedLinear {

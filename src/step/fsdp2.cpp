@@ -153,15 +153,18 @@ class Fsdp2 final : public ShardedMethod {
       made.shard->is_parameter = true;
       made.shard->requires_grad = parameter.trainable;
     }
-    made.whole = eager_.empty({made.share * options_.ranks}, made.gathered_type);
+    // What is cast before it is gathered reads as if it were not (torchao's Float8Tensor).
+    const DType element = parameter.float8 ? DType::f8 : made.gathered_type;
+    made.whole = eager_.empty({made.share * options_.ranks}, element);
     eager_.release_storage(made.whole);
     made.leaf = eager_.alias(made.whole, parameter.shape, op::contiguous_strides(parameter.shape));
     made.leaf->base = Tensor();
+    made.leaf->dtype = made.gathered_type;
     made.leaf->requires_grad = parameter.trainable;
     frame[parameter.value] = made.leaf;
-    const int64_t bytes = made.share * op::element_size(made.gathered_type);
+    const int64_t bytes = made.share * op::element_size(element);
     unit.gathered_bytes += bytes;
-    if (made.type != made.gathered_type) unit.cast_bytes += bytes;
+    if (made.type != element) unit.cast_bytes += bytes;
     unit.parameters.push_back(std::move(made));
   }
 

@@ -230,6 +230,8 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::linear:
       return (a.flag ? op::zero3_linear : op::linear)(e, in[0], in[1],
                                                       in.size() > 2 ? in[2] : Tensor());
+    case OpKind::float8_linear:
+      return op::float8_linear(e, in[0], in[1], in.size() > 2 ? in[2] : Tensor());
     case OpKind::quantized_linear:
       return op::quantized_linear(e, in[0], in[2],
                                   {.format = static_cast<op::QuantizedFormat>(a.ints[0]),

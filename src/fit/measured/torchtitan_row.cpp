@@ -20,7 +20,6 @@ struct NotModelled {
 };
 
 constexpr std::array kRunners{
-    NotModelled{"float8", "multiplies in float8"},
     NotModelled{"graph_trainer", "runs torchtitan's traced graph, whose order a compiler chooses"},
     NotModelled{"simplefsdp", "runs SimpleFSDP, whose collectives a compiler places"},
 };
@@ -93,6 +92,7 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   if (checkpointing.empty()) return unsupported("checkpointing '" + words + "' is not modelled");
   HEADROOM_TRY(q.set("checkpointing", checkpointing));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
+  if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", "tensorwise"));
   HEADROOM_TRY(q.set("method", "full,fsdp2:" + std::to_string(shards)));
   HEADROOM_TRY(q.set("dtype", "fp32"));
   HEADROOM_TRY(q.set("mixed-precision", "bf16"));

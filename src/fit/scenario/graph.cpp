@@ -6,6 +6,7 @@
 #include "step/transform/colossal_tensor.h"
 #include "step/transform/fast_kernels.h"
 #include "step/transform/fast_lora.h"
+#include "step/transform/float8.h"
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
@@ -166,6 +167,7 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
   }
+  if (q.float8 != Float8::none) HEADROOM_TRY(rewrite(step::apply_float8(*graph)));
   // Of a pipeline's stage mixed precision is fully_shard's alone.
   const bool is_autocast = q.mixed_precision != MixedPrecision::none && q.stages == 1;
   if (is_autocast) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));

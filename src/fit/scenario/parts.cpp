@@ -425,6 +425,31 @@ Result<void> check_compile(const Scenario& s) {
   return {};
 }
 
+// As torchtitan has it: compiled, since eager casts would be slower than half precision.
+Result<void> check_float8(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.float8 == Float8::none) return {};
+  if (!compiles_layers(q)) {
+    return contradiction("float8", "torchao's float8 is modelled in compiled layers",
+                         "--compile layers");
+  }
+  if (q.method != Method::full) return unsupported("float8", "adapters beside float8");
+  if (q.division != Division::none && q.division != Division::fsdp2) {
+    return unsupported("float8", "float8 under other methods than fully_shard");
+  }
+  const bool has_halves = q.dtype == Dtype::bf16 || q.division == Division::fsdp2;
+  if (!has_halves) {
+    return contradiction("float8", "autocast's own casts are not modelled beside float8's",
+                         "--dtype bf16");
+  }
+  const device::ComputeCapability& capability = s.device->compute_capability.value;
+  if (s.device->compute_capability.known() && capability.major * 10 + capability.minor < 89) {
+    return contradiction("float8", "float8 needs a GPU of compute capability 8.9",
+                         "an H100, or leave it out");
+  }
+  return {};
+}
+
 // Policies name PyTorch's own operators; those of other libraries run again.
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
@@ -493,6 +518,7 @@ Result<void> check_supported(const Scenario& s) {
   HEADROOM_TRY(check_flash(s));
   HEADROOM_TRY(check_division(s));
   HEADROOM_TRY(check_compile(s));
+  HEADROOM_TRY(check_float8(s));
   return check_selective(s);
 }
 

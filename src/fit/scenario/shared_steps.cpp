@@ -61,6 +61,7 @@ FitQuestion what_decides_building(FitQuestion question) {
   question.loss = plain.loss;
   question.keep_outputs = plain.keep_outputs;
   question.compile = plain.compile;
+  question.float8 = plain.float8;
   question.grad_accum = plain.grad_accum;
   return question;
 }

@@ -228,6 +228,7 @@ class JointTracer {
     }
     for (const KernelWork& work : kernel.work) {
       kernel.is_fusible &= !is_library_kernel(work.kind, is_forward);
+      kernel.casts_operands |= work.kind == OpKind::mm && work.element_bytes == 1;
       kernel.is_random |= work.kind == OpKind::dropout && is_forward;
     }
     for (const Tensor& read : reads) {
@@ -340,7 +341,7 @@ class JointTracer {
   // elementwise ones in the order of the gradients that they are for.
   static bool is_product(std::string_view name) {
     return name == "MmBackward0" || name == "AddmmBackward0" || name == "BmmBackward0" ||
-           name == "BaddbmmBackward0" || name == "MulBackward0";
+           name == "BaddbmmBackward0" || name == "MulBackward0" || name == op::kFloat8Product;
   }
 
   void run_product(Node& node, Grads& grads) {

@@ -43,6 +43,8 @@ struct JointKernel {
   // Elementwise operators, reductions and copies, of which a generated kernel does many at once;
   // matrix products and attention stay kernels of their own.
   bool is_fusible = true;
+  // Of a library's kernel in float8: what it reads comes through a cast, which is generated code.
+  bool casts_operands = false;
   bool is_random = false;
   bool is_kept = false;  // a selective checkpoint keeps what it makes
 };

@@ -68,10 +68,11 @@ std::vector<ValueFacts> facts_of(const JointGraph& graph) {
     }
     for (const JointValueId value : kernel.reads) {
       ValueFacts& read = facts[value];
-      if (!kernel.is_fusible) read.is_in_memory = true;
+      const bool as_it_is = !kernel.is_fusible && !kernel.casts_operands;
+      if (as_it_is) read.is_in_memory = true;
       if (kernel.is_forward) continue;
       read.is_read_back = true;
-      if (!kernel.is_fusible) read.is_banned = true;
+      if (as_it_is) read.is_banned = true;
     }
   }
   for (const JointTensor& output : graph.outputs) facts[output.value].is_in_memory = true;
