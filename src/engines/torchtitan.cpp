@@ -59,6 +59,7 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
                         "shards among two or more are");
   }
   setup.sharing = Sharing::fsdp2;
+  setup.shards_ends = true;
   setup.replicas = replicas;
   setup.ranks = std::max<int64_t>(shards, 1);  // 1: not said
   return {};
@@ -201,12 +202,6 @@ void add_notes(ShellArguments& in, TrainingSetup& setup) {
   if (*setup.loss_chunks > 1) {
     setup.notes.emplace_back(
         "torchtitan's loss in chunks is taken as Liger's, which makes its own");
-  }
-  if (setup.offloads_parameters.value_or(false)) {
-    setup.notes.emplace_back(
-        "torchtitan shards the embedding, and the head, as units of their own, which are gathered "
-        "throughout here: beside offloaded shares the figures are too high by up to what those "
-        "take");
   }
   if (!in.is_on("training.disable-cuda-graphs")) {
     setup.notes.emplace_back(

@@ -98,14 +98,33 @@ TEST(Torchtitan, OffloadIsOfTheShares) {
   ASSERT_TRUE(setup) << setup.error().to_string();
   EXPECT_EQ(setup->offloads_parameters, true);
   EXPECT_FALSE(setup->offloads_optimizer);  // the states go where the parameters are
-  EXPECT_EQ(setup->notes.size(), kept->notes.size() + 1);
+  EXPECT_EQ(setup->notes, kept->notes);
+}
+
+// config/configs.py: both are compiled where nobody says which.
+TEST(Torchtitan, CompilesLayersAndTheLoss) {
+  const auto compiled = [](const std::string& arguments) {
+    const auto setup = read_torchtitan(command(arguments), "run.sh", {});
+    EXPECT_TRUE(setup) << setup.error().to_string();
+    return std::pair(setup->compiles_layers.value_or(false), setup->compiles_loss.value_or(false));
+  };
+  EXPECT_EQ(compiled(""), std::pair(false, false));
+  EXPECT_EQ(compiled("--compile.enable --loss.num_chunks 1"), std::pair(true, true));
+  EXPECT_EQ(compiled("--compile.enable --compile.components model --loss.num_chunks 1"),
+            std::pair(true, false));
+  EXPECT_EQ(compiled("--compile.enable --compile.components loss --loss.num_chunks 1"),
+            std::pair(false, true));
+  EXPECT_EQ(compiled("--compile.enable"), std::pair(true, false));  // in chunks it is Liger's here
 }
 
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
   EXPECT_EQ(message_of(command("", "llama3_70b")),
             "--parallelism.tensor-parallel-degree 8 is not modelled");
-  EXPECT_EQ(message_of(command("--compile.enable")), "--compile.enable is not modelled");
+  EXPECT_EQ(message_of(command("--compile.enable --compile.backend eager")),
+            "--compile.backend eager is not modelled");
+  EXPECT_EQ(message_of(command("--compile.enable --compile.components optimizer")),
+            "--compile.components optimizer is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
             "--parallelism.pipeline-parallel-degree 2 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "

@@ -40,6 +40,12 @@ constexpr std::array kRules{
     IdleRule{"find-unused-parameters", has_no_buckets, kNoBuckets},
     IdleRule{"reduce-dtype", [](const FitQuestion& q) { return q.division != Division::fsdp2; },
              "it belongs to --method fsdp2:N"},
+    IdleRule{"shard-ends",
+             [](const FitQuestion& q) { return q.division != Division::fsdp2 || q.stages > 1; },
+             "it belongs to --method fsdp2:N, without a pipeline"},
+    IdleRule{"reshard-after-forward",
+             [](const FitQuestion& q) { return q.division != Division::fsdp2 || q.stages > 1; },
+             "it belongs to --method fsdp2:N, without a pipeline"},
     IdleRule{"sync-each-batch",
              [](const FitQuestion& q) { return !is_fsdp(q.division) || q.stages > 1; },
              "it belongs to --method fsdp1:N and fsdp2:N, without a pipeline"},
@@ -64,8 +70,9 @@ constexpr std::array kRules{
                                      q.optimizer == Optimizer::paged_adamw_8bit;
                const bool accumulates =
                    is_fsdp(q.division) && q.grad_accum > 1 && !q.sync_each_batch;
-               return q.accelerate && q.mixed_precision == MixedPrecision::none && !is_8_bit &&
-                      !accumulates;
+               const bool is_sharded = q.division == Division::fsdp2;
+               return q.accelerate && !is_sharded && q.mixed_precision == MixedPrecision::none &&
+                      !is_8_bit && !accumulates;
              },
              "it matters under --mixed-precision, to 8-bit optimizers, and to accumulation under "
              "FSDP"},

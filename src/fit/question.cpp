@@ -70,6 +70,10 @@ constexpr std::array<Word<Compile>, 4> kCompiles{{{"none", Compile::none},
                                                   {"layers,loss", Compile::layers_and_loss}}};
 constexpr std::array<Word<Float8>, 2> kFloat8s{
     {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}}};
+constexpr std::array<Word<step::Reshards>, 3> kReshards{
+    {{"true", step::Reshards::layers},
+     {"but-last", step::Reshards::all_but_last_layer},
+     {"false", step::Reshards::none}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
@@ -226,7 +230,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 56> kFields{{
+constexpr std::array<Field, 58> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -276,6 +280,18 @@ constexpr std::array<Field, 56> kFields{{
       "with fsdp2, what gradients are reduced in: bf16, fp16 or fp32; else their own type"},
      [](FitQuestion& q, std::string_view w) {
        return choose("reduce-dtype", w, kDtypes, q.reduce_dtype.emplace());
+     }},
+    {{"shard-ends", "BOOL",
+      "true if fully_shard is called on the embedding, and on the final norm with the head, as "
+      "torchtitan and accelerate do"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("shard-ends", w, kSwitches, q.shard_ends.emplace());
+     }},
+    {{"reshard-after-forward", "WHICH",
+      "of fully_shard's layers: true (gathered again in backward), but-last (all but the last), "
+      "false (none; ZeRO-2's way)"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("reshard-after-forward", w, kReshards, q.reshards);
      }},
     {{"sync-each-batch", "BOOL",
       "with fsdp1 and fsdp2 and --grad-accum, false: gradients are whole on every rank until the "
@@ -518,6 +534,10 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   }
   if (q.division == Division::fsdp2 && q.reduce_dtype) {
     add("reduce-dtype", word_of(kDtypes, *q.reduce_dtype));
+  }
+  if (q.division == Division::fsdp2) {
+    add_switch("shard-ends", shards_ends(q));
+    add("reshard-after-forward", word_of(kReshards, q.reshards));
   }
   if (is_fsdp(q.division) && q.grad_accum > 1) {
     add_switch("sync-each-batch", syncs_each_batch(q));

@@ -20,6 +20,7 @@
 #include "fit/answer.h"
 #include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
+#include "step/parallel_options.h"
 #include "step/pipeline.h"
 
 namespace headroom::fit {
@@ -132,6 +133,10 @@ struct FitQuestion {
   bool gradient_as_bucket_view = false;
   bool find_unused_parameters = false;
   std::optional<Dtype> reduce_dtype;  // fully_shard's MixedPrecisionPolicy; none: the gradients'
+  // Whether fully_shard is called on the embedding, and on the final norm with the head, too; none:
+  // as accelerate has it, where it runs the loop.
+  std::optional<bool> shard_ends;
+  step::Reshards reshards = step::Reshards::layers;  // behind forward, of fully_shard's units
   // Whether FSDP reduces gradients behind every micro-batch; none: as the loop has it.
   std::optional<bool> sync_each_batch;
   // DeepSpeed's configuration.
@@ -225,6 +230,11 @@ struct QuestionFlag {
 // accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone.
 [[nodiscard]] inline bool syncs_each_batch(const FitQuestion& question) {
   return question.sync_each_batch.value_or(!question.accelerate);
+}
+// accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
+[[nodiscard]] inline bool shards_ends(const FitQuestion& question) {
+  return question.division == Division::fsdp2 && question.stages == 1 &&
+         question.shard_ends.value_or(question.accelerate);
 }
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||

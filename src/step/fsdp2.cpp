@@ -268,7 +268,8 @@ class Fsdp2 final : public ShardedMethod {
     }
     unit.inputs.clear();
     if (!is_backward_) {
-      if (!unit.is_root && !options_.in_pipeline) let_go(unit);
+      const bool stays = unit.is_root || unit.what->stays_whole || options_.in_pipeline;
+      if (!stays) let_go(unit);
       unit.places.push_back(order_.size());
       order_.push_back(&unit);
     }
@@ -300,6 +301,7 @@ class Fsdp2 final : public ShardedMethod {
 
   void post_backward(Unit& unit) {
     unit.state = State::post_backward;
+    if (unit.parameters.empty()) return;  // no group of parameters
     std::vector<ShardedParameter*> with_gradient;
     int64_t share = 0;
     DType type{};

@@ -13,11 +13,18 @@
 namespace headroom::step {
 
 // Which modules FSDP wraps (sharded_units.h).
+// fully_shard's reshard_after_forward, by unit: what is gathered again in backward.
+enum class Reshards : uint8_t { layers, all_but_last_layer, none };
+
 struct WrapOptions {
   bool adapters = false;  // each adapter's matrix is a unit of its own
   // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls
   // the wrapped layer from within the checkpoint. Later ones have the checkpoint within the layer.
   bool inside_checkpoints = false;
+  // fully_shard's alone: an untied model's embedding is a unit, and its final norm with the head
+  // another, which stays whole from forward to backward (torchtitan since 2025).
+  bool ends = false;
+  Reshards reshards = Reshards::layers;
 };
 
 struct FsdpOptions {

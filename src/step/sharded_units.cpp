@@ -49,7 +49,9 @@ class Units {
     for (const model::Region& region : graph_.regions) {
       if (region.kind == RegionKind::layer) units.push_back(unit_of_layer(region));
     }
+    if (options_.ends) add_ends(units);
     std::ranges::stable_sort(units, {}, [](const ShardedUnit& unit) { return unit.end; });
+    keep_whole(units);
     units.push_back(root());
     return units;
   }
@@ -94,6 +96,55 @@ class Units {
     unit.outputs = region.outputs;
     for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
       if (uses_[i].begin >= unit.begin && uses_[i].end <= unit.end) take(i, unit);
+    }
+    return unit;
+  }
+
+  // Units are in order, the head's behind the layers'.
+  void keep_whole(std::vector<ShardedUnit>& units) const {
+    if (options_.reshards == Reshards::layers || units.empty()) return;
+    for (ShardedUnit& unit : units) {
+      unit.stays_whole = unit.stays_whole || options_.reshards == Reshards::none;
+    }
+    const auto resharded = [](const ShardedUnit& unit) { return !unit.stays_whole; };
+    const auto last = std::ranges::find_if(units.rbegin(), units.rend(), resharded);
+    if (last != units.rend()) last->stays_whole = true;
+  }
+
+  // Where a weight is both, neither is a unit.
+  void add_ends(std::vector<ShardedUnit>& units) {
+    uint32_t layers_end = 0;
+    for (const ShardedUnit& unit : units) layers_end = std::max(layers_end, unit.end);
+    const auto find = [&](model::ParameterRole role) {
+      const auto is_it = [&](const model::Parameter& p) { return p.role == role; };
+      const auto at = std::ranges::find_if(graph_.parameters, is_it);
+      return static_cast<uint32_t>(at - graph_.parameters.begin());
+    };
+    const uint32_t embedding = find(model::ParameterRole::embedding);
+    const uint32_t head = find(model::ParameterRole::lm_head);
+    const auto count = static_cast<uint32_t>(graph_.parameters.size());
+    const bool is_tied = head < count && graph_.parameters[head].tied_to.has_value();
+    if (embedding < count && uses_[embedding].end > 0 && !is_tied && head < count) {
+      units.push_back(unit_of_leaf(embedding));
+      units.back().inputs.clear();  // indices
+    }
+    if (head < count && !is_tied && uses_[head].begin >= layers_end) {
+      units.push_back(unit_of_head(head, layers_end));
+    }
+  }
+
+  ShardedUnit unit_of_head(uint32_t head, uint32_t layers_end) {
+    ShardedUnit unit = unit_of_leaf(head);
+    unit.stays_whole = true;
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+      if (i == head || uses_[i].begin < layers_end || uses_[i].end > unit.begin) continue;
+      take(i, unit);
+    }
+    std::ranges::sort(unit.parameters);
+    unit.begin = layers_end;
+    for (const model::Region& region : graph_.regions) {
+      if (region.kind == RegionKind::layer && region.end == layers_end)
+        unit.inputs = region.outputs;
     }
     return unit;
   }

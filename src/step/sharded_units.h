@@ -20,6 +20,7 @@ struct ShardedUnit {
   uint32_t end = 0;
   std::vector<model::ValueId> inputs;
   std::vector<model::ValueId> outputs;
+  bool stays_whole = false;  // behind its forward
 };
 
 // Inner units before those around them; the last is the root's, around all instructions, and may

@@ -202,11 +202,22 @@ def shard_fully(model, classes, case):
         reduced = torch.float32 if case.get("fsdp_reduce") == "fp32" else dtype
         options["mp_policy"] = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
         model = model.to(torch.float32)
-    for module in list(model.modules()):
-        if type(module) in classes:
-            fully_shard(module, **options)
+    layers = [module for module in model.modules() if type(module) in classes]
+    for layer in layers:
+        whole = {"none": True, "but-last": layer is layers[-1]}.get(case.get("reshards"), False)
+        fully_shard(layer, **options, **({"reshard_after_forward": False} if whole else {}))
+    if case.get("ends"):
+        shard_ends(model, options)
     fully_shard(model, **options)
     return model
+
+
+def shard_ends(model, options):
+    """As torchtitan and accelerate have it: the embedding, and the final norm with the head."""
+    decoder = getattr(model, "transformer", None) or model.model
+    norm = decoder.ln_f if hasattr(decoder, "ln_f") else decoder.norm
+    fully_shard(model.get_input_embeddings(), **options)
+    fully_shard([norm, model.get_output_embeddings()], **options, reshard_after_forward=False)
 
 
 def whole_gradients(model, version):

@@ -47,6 +47,14 @@ CASES["2-bf16-of-float32-reduced-in-it"] = {"version": 2, "fsdp_reduce": "fp32",
 CASES["2-no-sync-reduced-in-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "accumulation": 3,
                                          "no_sync": True}
 
+# The embedding, and the final norm with the head, as units of their own.
+CASES |= {f"2-ends-{checkpointing}": {"version": 2, "family": "llama", "ranks": 3, "checkpointing": checkpointing,
+                                      "ends": True} for checkpointing in ("none", "reentrant", "non_reentrant")}
+CASES["2-ends-accumulated"] = {**CASES["2-ends-none"], "accumulation": 3}
+CASES |= {f"2-reshards-{which}": {**CASES["2-llama-3-reentrant"], "reshards": which} for which in ("none", "but-last")}
+CASES["2-ends-but-last-accumulated"] = {**CASES["2-ends-accumulated"], "reshards": "but-last"}
+CASES["2-ends-bf16-of-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "ends": True}
+
 # Stages of a pipeline.
 CASES |= {f"2-{schedule}-stage{stage}": {
     "version": 2, "family": "llama", "ranks": 2, "checkpointing": "none", "accumulation": 4, "schedule": schedule,
@@ -73,6 +81,7 @@ def ours(case, log):
     for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation", "schedule", "stages", "stage"):
         if key in case:
             words[key] = case[key]
+    words |= {"fsdp_ends": int(case.get("ends", False)), "fsdp_reshards": case.get("reshards", "layers")}
     if "lora_rank" in case:
         words["lora_targets"] = ",".join(case["lora_targets"])
     if "fsdp_compute" in case:

@@ -78,6 +78,11 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
     fsdp.reduce = headroom::op::parse_dtype(words["fsdp_reduce"]);
     fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
+    fsdp.wrap.reshards = words["fsdp_reshards"] == "none" ? headroom::step::Reshards::none
+                         : words["fsdp_reshards"] == "but-last"
+                             ? headroom::step::Reshards::all_but_last_layer
+                             : headroom::step::Reshards::layers;
+    fsdp.wrap.ends = words["fsdp_ends"] == "1";
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
     fsdp.sync_each_batch = words["no_sync"] != "1";
     fsdp.in_pipeline = !words["schedule"].empty();

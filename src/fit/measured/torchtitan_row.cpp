@@ -91,6 +91,12 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   const std::string_view checkpointing = checkpointing_of(words);
   if (checkpointing.empty()) return unsupported("checkpointing '" + words + "' is not modelled");
   HEADROOM_TRY(q.set("checkpointing", checkpointing));
+  // parallelize_llama.py and run_llama_train.sh of 9dec370; later, its ends are sharded by
+  // themselves, and every layer is resharded.
+  const bool is_of_2024 = has(table.at(row, "url"), "202412");
+  HEADROOM_TRY(q.set("shard-ends", is_of_2024 ? "false" : "true"));
+  HEADROOM_TRY(q.set("reshard-after-forward", is_of_2024 ? "but-last" : "true"));
+  HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
   if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", "tensorwise"));
   HEADROOM_TRY(q.set("method", "full,fsdp2:" + std::to_string(shards)));

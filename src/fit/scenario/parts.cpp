@@ -133,10 +133,9 @@ void set_optimizer(Scenario& s) {
 
 namespace {
 
-// Layers are wrapped, and under FSDP1 peft has its adapters wrapped too; the rest is the root's. Of
-// fully_shard that is the plain form: accelerate gives the untied embedding, and the final norm
-// with the head, units of their own, so a rank of its holds somewhat less. Mixed precision is
-// FSDP's own beside autocast. Hybrid sharding reduces a share once more, in place.
+// Layers are wrapped, and under FSDP1 peft has its adapters wrapped too; the rest is the root's,
+// but what --shard-ends says. Mixed precision is FSDP's own beside autocast. Hybrid sharding
+// reduces a share once more, in place.
 step::FsdpOptions fsdp_options(const Scenario& s) {
   step::FsdpOptions fsdp;
   fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
@@ -146,6 +145,8 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.offload = s.question.offload == Offload::parameters;
   fsdp.sync_each_batch = syncs_each_batch(s.question);
   fsdp.in_pipeline = s.question.stages > 1;
+  fsdp.wrap.reshards = s.question.reshards;
+  fsdp.wrap.ends = shards_ends(s.question);
   fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;

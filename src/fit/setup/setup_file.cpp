@@ -258,6 +258,7 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
+  if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
     flags.emplace_back("compile", compile_word(*setup.compiles_layers, *setup.compiles_loss));
   }

@@ -52,6 +52,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
 std::vector<std::string> by_hand(const FitQuestion& q) {
   std::vector<std::string> flags;
   if (q.reduce_dtype != Dtype::fp32) flags.emplace_back("reduce-dtype");
+  if (!shards_ends(q)) flags.emplace_back("shard-ends");
   if (!q.clip) flags.emplace_back("clip");
   if (q.grad_accum > 1 && !syncs_each_batch(q)) flags.emplace_back("sync-each-batch");
   if (q.optimizer != Optimizer::adamw) flags.emplace_back("optimizer");
