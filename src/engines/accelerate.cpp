@@ -46,10 +46,8 @@ Result<void> read_fsdp(const JsonView& fsdp, TrainingSetup& setup) {
   if (offloads.value_or(false)) setup.offloads_parameters = true;
   HEADROOM_ASSIGN(setup.checkpoints, fsdp.optional_bool("fsdp_activation_checkpointing"));
   if (setup.sharing == Sharing::fsdp2) {
-    const text::Json* reshards = fsdp.json().find("fsdp_reshard_after_forward");
-    if (reshards != nullptr && *reshards == text::Json(false)) {
-      return fsdp.error_at("fsdp_reshard_after_forward", "false is not modelled", "true");
-    }
+    HEADROOM_ASSIGN(setup.reshards, fsdp.optional_bool("fsdp_reshard_after_forward"));
+    setup.shards_ends = true;
     return {};
   }
   for (const char* key : {"fsdp_sharding_strategy", "fsdp_reshard_after_forward"}) {
@@ -134,8 +132,9 @@ std::string fsdp_part(const TrainingSetup& setup) {
   words += setup.checkpoints.value_or(false) ? "true\n" : "false\n";
   words += "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_offload_params: ";
   words += setup.offloads_parameters.value_or(false) ? "true\n" : "false\n";
-  words +=
-      is_second ? "  fsdp_reshard_after_forward: true\n" : "  fsdp_sharding_strategy: FULL_SHARD\n";
+  words += !is_second                      ? "  fsdp_sharding_strategy: FULL_SHARD\n"
+           : setup.reshards.value_or(true) ? "  fsdp_reshard_after_forward: true\n"
+                                           : "  fsdp_reshard_after_forward: false\n";
   if (!is_second) words += "  fsdp_use_orig_params: true\n";
   words += "  fsdp_version: ";
   return words + (is_second ? "2\n" : "1\n");

@@ -36,9 +36,15 @@ Result<void> check_modelled(ShellArguments& in) {
   for (const std::string_view name : torchtitan_not_modelled()) {
     if (in.is_on(name)) return not_modelled(in, name, "", "leave it out to see the rest");
   }
+  return {};
+}
+
+// distributed/fsdp.py: "always" has the head gathered again, too.
+Result<void> read_resharding(ShellArguments& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto reshards, in.words("parallelism.fsdp-reshard-after-forward"));
-  if (!reshards || reshards == "default") return {};
-  return not_modelled(in, "parallelism.fsdp-reshard-after-forward", *reshards, "default is");
+  setup.reshards = reshards != "never";
+  if (!reshards || reshards == "default" || reshards == "never") return {};
+  return not_modelled(in, "parallelism.fsdp-reshard-after-forward", *reshards, "default or never");
 }
 
 // What is left to the shards where nobody says it; `world` 0: not known.
@@ -233,6 +239,7 @@ Result<TrainingSetup> read_torchtitan(std::string_view content, const std::strin
   setup.model = config.model;
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_division(in, config, gpus, setup));
+  HEADROOM_TRY(read_resharding(in, setup));
   HEADROOM_TRY(read_types(in, setup));
   HEADROOM_TRY(read_checkpointing(in, config, setup));
   HEADROOM_TRY(read_optimizer(in, setup));

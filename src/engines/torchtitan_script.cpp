@@ -43,6 +43,7 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   add("parallelism.data_parallel_replicate_degree", std::to_string(setup.replicas));
   add("parallelism.data_parallel_shard_degree", std::to_string(setup.ranks));
   add("parallelism.tensor_parallel_degree", "1");
+  if (!setup.reshards.value_or(true)) add("parallelism.fsdp_reshard_after_forward", "never");
   add("training.local_batch_size", std::to_string(batch));
   add("training.global_batch_size", std::to_string(batch * setup.grad_accum.value_or(1) * world));
   add("training.seq_len", std::to_string(setup.sequence.value_or(config.sequence)));

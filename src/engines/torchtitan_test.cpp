@@ -130,8 +130,8 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
                                "--parallelism.data_parallel_replicate_degree 8")),
             "--parallelism.data-parallel-shard-degree 1 is not modelled");
-  EXPECT_EQ(message_of(command("--parallelism.fsdp_reshard_after_forward never")),
-            "--parallelism.fsdp-reshard-after-forward never is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.fsdp_reshard_after_forward always")),
+            "--parallelism.fsdp-reshard-after-forward always is not modelled");
   EXPECT_EQ(message_of(command("activation_checkpoint:memory-budget")),
             "activation-checkpoint:memory-budget is not modelled");
   EXPECT_EQ(message_of(command("--optimizer.implementation fused_opt_states_bf16")),

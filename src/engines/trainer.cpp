@@ -209,8 +209,12 @@ Result<void> read_fsdp_config(const Json& config, const std::string& place, Trai
   if (const Json* value = in.find(reshards); value != nullptr) {
     const bool is_whole = *value == Json(true) || *value == Json("full_shard") ||
                           *value == Json("FULL_SHARD") || *value == Json("true");
-    if (!is_whole) return not_modelled(in, reshards, "true");
+    const bool is_none =
+        setup.sharing == Sharing::fsdp2 && (*value == Json(false) || *value == Json("false"));
+    if (!is_whole && !is_none) return not_modelled(in, reshards, "true or false");
+    if (setup.sharing == Sharing::fsdp2) setup.reshards = is_whole;
   }
+  if (setup.sharing == Sharing::fsdp2) setup.shards_ends = true;
   HEADROOM_ASSIGN(const auto checkpoints, in.truth(fsdp_key(view, "activation_checkpointing")));
   if (checkpoints) setup.checkpoints = checkpoints;
   return {};

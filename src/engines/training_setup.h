@@ -57,6 +57,7 @@ struct TrainingSetup {
   std::optional<std::string> optimizer;       // by transformers' name
   std::optional<std::string> optimizer_loop;  // foreach, fused, loop: where the name does not say
   std::optional<int64_t> loss_chunks;         // torchtitan's
+  std::optional<bool> reshards;               // behind forward, of fully_shard's layers
   std::optional<bool> shards_ends;            // fully_shard on embedding and head, too
   std::optional<bool> compiles_layers;        // by torch.compile, each by itself
   std::optional<bool> compiles_loss;

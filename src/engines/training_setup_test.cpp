@@ -80,7 +80,7 @@ TEST(Accelerate, WhatIsNotModelledIsNamed) {
            Case{"distributed_type: MULTI_GPU\nnum_processes: 1\n", "num_processes"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 0\n", "num_processes"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 1e30\n", "num_processes"},
-           Case{fsdp + "  fsdp_reshard_after_forward: false\n", "fsdp_reshard_after_forward"},
+           Case{fsdp + "  fsdp_reshard_after_forward: 7\n", "fsdp_reshard_after_forward"},
            Case{fsdp + "parallelism_config:\n  parallelism_config_tp_size: 2\n", "tp_size"},
            Case{fsdp + "parallelism_config:\n  parallelism_config_dp_replicate_size: 3\n",
                 "parallelism_config"},

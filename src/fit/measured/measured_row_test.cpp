@@ -103,7 +103,7 @@ TEST(MeasuredRow, SaysWhatIsOffloaded) {
 }
 
 // torchtitan's pages: fully_shard alone is modelled, and each other word has its reason.
-TEST(MeasuredRow, ReadsATorchtitanRunThatIsEager) {
+TEST(MeasuredRow, ReadsATorchtitanRun) {
   const auto asked = [](const std::string& framework, const std::string& parallelism) {
     const std::string header = "parallelism," + std::string(kHeader);
     const std::string words =
@@ -122,7 +122,12 @@ TEST(MeasuredRow, ReadsATorchtitanRunThatIsEager) {
   EXPECT_EQ(eager->ranks, 8);
   EXPECT_EQ(eager->checkpointing.but_every, 2);
   EXPECT_EQ(eager->model, "meta-llama/Llama-3.1-8B");
-  for (const auto& [framework, parallelism] : {std::pair{"torchtitan FSDP2 compile", "FSDP8"},
+  EXPECT_EQ(eager->compile, Compile::none);
+  const auto compiled = asked("torchtitan FSDP2 compile+float8", "FSDP8");
+  ASSERT_TRUE(compiled) << compiled.error().to_string();
+  EXPECT_EQ(compiled->compile, Compile::layers);
+  EXPECT_EQ(compiled->float8, Float8::tensorwise);
+  for (const auto& [framework, parallelism] : {std::pair{"torchtitan FSDP2 SimpleFSDP", "FSDP8"},
                                                {"torchtitan FSDP2 eager", "FSDP4 TP2"},
                                                {"torchtitan FSDP2 eager", "FSDP4 CP2"},
                                                {"torchtitan FSDP2 eager", "4 GPUs"}}) {

@@ -142,6 +142,7 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
     setup.mixed_precision = half_of(q.mixed_precision == MixedPrecision::bf16,
                                     q.mixed_precision == MixedPrecision::fp16);
     if (is_fsdp(q.division)) setup.offloads_parameters = offloads_parameters(q);
+    setup.reshards = q.reshards != step::Reshards::none;
   }
   setup.batch = q.batch;
   setup.grad_accum = q.grad_accum;
@@ -258,6 +259,7 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
+  if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
     flags.emplace_back("compile", compile_word(*setup.compiles_layers, *setup.compiles_loss));
@@ -435,6 +437,12 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   emitted.kind = request.kind;
   emitted.file = request.file;
   const bool is_accelerate = request.kind == "accelerate";
+  if (question.division == Division::fsdp2 && !shards_ends(question)) {
+    emitted.notes.emplace_back(kShardsEnds);
+  }
+  if (question.reshards == step::Reshards::all_but_last_layer) {
+    emitted.by_hand.emplace_back("reshard-after-forward");
+  }
   emitted.command = is_accelerate ? engines::accelerate_line(setup, request.file)
                                   : engines::deepspeed_line(setup, request.file);
   HEADROOM_TRY(write_file_atomic(request.file, is_accelerate ? engines::accelerate_yaml(setup)

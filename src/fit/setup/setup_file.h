@@ -33,6 +33,9 @@ struct SetupFlags {
 };
 
 // Of --allocator planned, in Emitted::notes.
+// Of accelerate's and torchtitan's fully_shard, where the question has the plain one.
+inline constexpr std::string_view kShardsEnds =
+    "it shards the embedding, and the head, by themselves: --shard-ends true has the figures so";
 inline constexpr std::string_view kNoPlan = "a plan is not in it: headroom run serves one";
 
 // What was said beside the file.

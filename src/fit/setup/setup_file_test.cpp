@@ -58,6 +58,7 @@ TEST_F(SetupFile, TorchtitanReadsBack) {
                                          {"attention", "sdpa"},
                                          {"reduce-dtype", "fp32"},
                                          {"allocator", "expandable_segments:True"},
+                                         {"shard-ends", "true"},
                                          {"loss", "fused-linear"}});
         asked.model = "meta-llama/Llama-3.1-8B";
         FitQuestion read = read_back(asked, "torchtitan");
@@ -65,6 +66,22 @@ TEST_F(SetupFile, TorchtitanReadsBack) {
         read.given = asked.given;
         EXPECT_EQ(read, asked) << method << checkpointing << type;
       }
+    }
+  }
+}
+
+TEST_F(SetupFile, TorchtitanReadsBackWhatIsCompiledAndStaysWhole) {
+  for (const char* compile : {"none", "layers", "loss", "layers,loss"}) {
+    for (const char* reshards : {"true", "false"}) {
+      FitQuestion asked = question_of({{"method", "fsdp2:8"},
+                                       {"compile", compile},
+                                       {"reshard-after-forward", reshards},
+                                       {"loss", "hf"}});
+      asked.model = "Qwen/Qwen3-0.6B";
+      const FitQuestion read = read_back(asked, "torchtitan");
+      EXPECT_EQ(read.compile, asked.compile) << compile;
+      EXPECT_EQ(read.reshards, asked.reshards) << reshards;
+      EXPECT_TRUE(shards_ends(read));
     }
   }
 }
@@ -104,6 +121,7 @@ TEST_F(SetupFile, AccelerateReadsBack) {
         EXPECT_EQ(read.division, asked.division);
         EXPECT_EQ(read.ranks, asked.ranks);
         EXPECT_EQ(read.replicas, asked.replicas);
+        EXPECT_EQ(shards_ends(read), asked.division == Division::fsdp2);
         EXPECT_EQ(read.mixed_precision, asked.mixed_precision);
         if (std::string(method).starts_with("fsdp")) {
           EXPECT_EQ(read.checkpointing, asked.checkpointing) << method;
@@ -296,7 +314,8 @@ TEST_F(SetupFile, WhatWasReadIsNotWrittenOver) {
 }
 
 TEST_F(SetupFile, APlanIsOfNoFile) {
-  FitQuestion asked = question_of({{"method", "fsdp2:8"}, {"allocator", "planned"}});
+  FitQuestion asked =
+      question_of({{"method", "fsdp2:8"}, {"shard-ends", "true"}, {"allocator", "planned"}});
   asked.model = "Qwen/Qwen3-14B";
   const auto emitted = emit_setup(asked, {"torchtitan", folder_ / "run.sh"});
   ASSERT_TRUE(emitted) << emitted.error().to_string();

@@ -42,6 +42,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.offloads_parameters = offloads_parameters(q);
   setup.optimizer_loop = loop_of(q.optimizer_loop);
   if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
+  setup.reshards = q.reshards != step::Reshards::none;
   setup.compiles_layers = compiles_layers(q);
   setup.compiles_loss = compiles_loss(q);
   setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
@@ -52,7 +53,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
 std::vector<std::string> by_hand(const FitQuestion& q) {
   std::vector<std::string> flags;
   if (q.reduce_dtype != Dtype::fp32) flags.emplace_back("reduce-dtype");
-  if (!shards_ends(q)) flags.emplace_back("shard-ends");
+  if (q.reshards == step::Reshards::all_but_last_layer) flags.emplace_back("reshard-after-forward");
   if (!q.clip) flags.emplace_back("clip");
   if (q.grad_accum > 1 && !syncs_each_batch(q)) flags.emplace_back("sync-each-batch");
   if (q.optimizer != Optimizer::adamw) flags.emplace_back("optimizer");
@@ -86,6 +87,7 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.file = request.file;
   emitted.command = engines::torchtitan_line(setup, request.file);
   emitted.by_hand = by_hand(question);
+  if (!shards_ends(question)) emitted.notes.emplace_back(kShardsEnds);
   if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
   return emitted;

@@ -1,0 +1,87 @@
+// Which weights are in float8, and what that changes in a step.
+#include "step/transform/float8.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "model/load.h"
+#include "step/train_step.h"
+
+namespace headroom::step {
+namespace {
+
+model::Graph llama(int64_t features) {
+  const auto config = text::parse_json(
+      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+          "tie_word_embeddings": false, "intermediate_size": )" +
+          std::to_string(features) + "}",
+      "test");
+  model::BuildOptions build;
+  build.batch = 2;
+  build.sequence = 64;
+  return model::build_graph({*config, "test"}, build).value();
+}
+
+TrainOptions sharded_options() {
+  TrainOptions options;
+  options.environment.attention = op::AttentionBackend::flash;
+  options.weights = op::DType::f32;
+  options.compiled.layers = true;
+  options.steps = 1;
+  FsdpOptions fsdp;
+  fsdp.ranks = 2;
+  fsdp.weights = op::DType::f32;
+  fsdp.compute = op::DType::bf16;
+  options.parallel = fsdp;
+  return options;
+}
+
+TEST(Float8, IsOfLayersLinearModules) {
+  const model::Graph graph = apply_float8(llama(224)).value();
+  for (const model::Parameter& parameter : graph.parameters) {
+    const bool is_linear = parameter.name.ends_with("_proj.weight");
+    EXPECT_EQ(parameter.float8, is_linear) << parameter.name;
+  }
+}
+
+TEST(Float8, TakesMultiplesOfSixteen) {
+  const auto refused = apply_float8(llama(200));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().to_string().find("gate_proj"), std::string::npos);
+}
+
+// Of a layer all but the norms are gathered in half as many bytes.
+TEST(Float8, IsGatheredSo) {
+  constexpr int64_t kLayer = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 224;  // weights
+  const StepTrace wide = trace_training(llama(224), sharded_options()).value();
+  const StepTrace narrow =
+      trace_training(apply_float8(llama(224)).value(), sharded_options()).value();
+  const auto gathers = [](const StepTrace& trace, int64_t bytes) {
+    return std::ranges::count_if(trace.calls, [&](const OperatorCall& call) {
+      return call.kind == op::OpKind::all_gather && call.bytes_written == bytes;
+    });
+  };
+  EXPECT_EQ(gathers(wide, 2 * kLayer + 2 * 2 * 64), 4);  // two layers, there and back
+  EXPECT_EQ(gathers(narrow, kLayer + 2 * 2 * 64), 4);
+}
+
+// The same products, on operands of a byte.
+TEST(Float8, MultipliesAsOften) {
+  const auto products = [](const StepTrace& trace, int bytes) {
+    return std::ranges::count_if(trace.calls, [&](const OperatorCall& call) {
+      return call.kind == op::OpKind::mm && call.element_bytes == bytes;
+    });
+  };
+  const StepTrace wide = trace_training(llama(224), sharded_options()).value();
+  const StepTrace narrow =
+      trace_training(apply_float8(llama(224)).value(), sharded_options()).value();
+  constexpr int kOfLayers = 2 * 7 * 3;
+  EXPECT_EQ(products(narrow, 1), kOfLayers);
+  EXPECT_EQ(products(narrow, 2), products(wide, 2) - kOfLayers);
+}
+
+}  // namespace
+}  // namespace headroom::step
