@@ -53,14 +53,20 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
   HEADROOM_TRY(in.take("parallelism.data-parallel-replicate-degree", replicas));
   int64_t shards = -1;
   HEADROOM_TRY(in.take("parallelism.data-parallel-shard-degree", shards, -1));
-  if (shards < 1 && world > 0 && world % replicas == 0) shards = world / replicas;
-  if (replicas > kMostDevices || shards > kMostDevices / replicas ||
-      (world > 0 && shards * replicas != world)) {
-    return Error{ErrorCode::bad_input,
-                 "replicas times shards are not the " + std::to_string(world) + " GPUs", in.file(),
+  const int64_t context = setup.context_ranks;
+  if (replicas > kMostDevices / context || shards > kMostDevices / context / replicas) {
+    return Error{ErrorCode::bad_input, "more GPUs than are known to train one model", in.file(),
                  ""};
   }
-  if (shards == 1) {
+  const int64_t others = replicas * context;
+  if (shards < 1 && world > 0 && world % others == 0) shards = world / others;
+  if (world > 0 && shards * others != world) {
+    return Error{ErrorCode::bad_input,
+                 "replicas times shards" + std::string(context > 1 ? " times context ranks" : "") +
+                     " are not the " + std::to_string(world) + " GPUs",
+                 in.file(), ""};
+  }
+  if (shards == 1 && context == 1) {
     return not_modelled(in, "parallelism.data-parallel-shard-degree", "1",
                         "shards among two or more are");
   }
@@ -73,10 +79,14 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
 
 Result<void> read_division(ShellArguments& in, const TorchtitanConfig& config,
                            std::optional<int64_t> gpus, TrainingSetup& setup) {
-  const std::array<std::pair<const char*, int64_t>, 4> others{
+  HEADROOM_TRY(in.take("parallelism.context-parallel-degree", setup.context_ranks));
+  if (setup.context_ranks > kMostDevices) {
+    return not_modelled(in, "parallelism.context-parallel-degree",
+                        std::to_string(setup.context_ranks), "fewer are");
+  }
+  const std::array<std::pair<const char*, int64_t>, 3> others{
       {{"parallelism.tensor-parallel-degree", config.tensor_ranks},
        {"parallelism.pipeline-parallel-degree", 1},
-       {"parallelism.context-parallel-degree", 1},
        {"parallelism.expert-parallel-degree", 1}}};
   for (auto [name, degree] : others) {
     HEADROOM_TRY(in.take(name, degree));

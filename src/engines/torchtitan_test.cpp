@@ -117,6 +117,22 @@ TEST(Torchtitan, CompilesLayersAndTheLoss) {
   EXPECT_EQ(compiled("--compile.enable"), std::pair(true, false));  // in chunks it is Liger's here
 }
 
+// parallel_dims.py: what is left of the GPUs shares sequences or has shards of its own.
+TEST(Torchtitan, ContextRanksAreAmongTheGpus) {
+  const auto setup =
+      read_torchtitan(command("--parallelism.context_parallel_degree 2"), "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->context_ranks, 2);
+  EXPECT_EQ(setup->ranks, 4);
+  const auto all =
+      read_torchtitan(command("--parallelism.context_parallel_degree 8"), "run.sh", {});
+  ASSERT_TRUE(all) << all.error().to_string();
+  EXPECT_EQ(all->ranks, 1);
+  EXPECT_FALSE(read_torchtitan(command("--parallelism.context_parallel_degree 3"), "run.sh", {}));
+  EXPECT_FALSE(
+      read_torchtitan(command("--parallelism.context_parallel_degree 1000000"), "run.sh", {}));
+}
+
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
   EXPECT_EQ(message_of(command("", "llama3_70b")),

@@ -30,8 +30,9 @@ inline constexpr int64_t kMostDevices = 65'536;
 
 struct TrainingSetup {
   std::optional<Sharing> sharing;
-  int64_t ranks = 1;     // that a state is divided among
-  int64_t replicas = 1;  // of all of them
+  int64_t ranks = 1;          // that a state is divided among
+  int64_t replicas = 1;       // of all of them
+  int64_t context_ranks = 1;  // that share each sequence
   int64_t nodes = 1;
   bool is_counted = false;              // the file says how many ranks there are, be it one
   std::string counted_by;               // what else than a flag may say that

@@ -251,7 +251,8 @@ constexpr std::array<Field, 58> kFields{{
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
-      "gemini:N, gemini:M,tp:N (Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
+      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); gemini:N, gemini:M,tp:N "
+      "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"pipeline-schedule", "NAME",
       "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later)"},

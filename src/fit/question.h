@@ -119,11 +119,12 @@ struct FitQuestion {
   bool any_precision = false;  // a search looks at several (search/precision.h)
   Method method = Method::full;
   Division division = Division::none;
-  int64_t ranks = 1;         // that a division is among
-  int64_t replicas = 1;      // of all of them: FSDP's hybrid sharding
-  int64_t tensor_ranks = 1;  // that each product is divided among, within one of the others
-  int64_t stages = 1;        // of a pipeline, as torch.distributed.pipelining runs it
-  int64_t stage_chunks = 1;  // of the model on each of them, interleaved
+  int64_t ranks = 1;          // that a division is among
+  int64_t replicas = 1;       // of all of them: FSDP's hybrid sharding
+  int64_t tensor_ranks = 1;   // that each product is divided among, within one of the others
+  int64_t context_ranks = 1;  // that share each sequence, as context_parallel has it
+  int64_t stages = 1;         // of a pipeline, as torch.distributed.pipelining runs it
+  int64_t stage_chunks = 1;   // of the model on each of them, interleaved
   step::PipelineSchedule schedule = step::PipelineSchedule::one_forward_one_backward;
   int64_t stage = 0;  // that is looked at: the answer is about all, and shows the fullest
   int64_t nodes = 1;  // that the devices are spread over evenly
@@ -252,8 +253,14 @@ struct QuestionFlag {
 [[nodiscard]] inline int64_t data_ranks_of(const FitQuestion& question) {
   return question.ranks * question.replicas;
 }
+// Of a sequence, what one rank has: an equal part from either end's chunks, where several share it.
+[[nodiscard]] inline int64_t part_of_sequence(const FitQuestion& question) {
+  if (question.context_ranks == 1) return question.seq;
+  const int64_t chunks = 2 * question.context_ranks;
+  return 2 * ((question.seq + chunks - 1) / chunks);
+}
 [[nodiscard]] inline int64_t devices_of(const FitQuestion& question) {
-  return data_ranks_of(question) * question.tensor_ranks * question.stages;
+  return data_ranks_of(question) * question.tensor_ranks * question.context_ranks * question.stages;
 }
 
 // What a flag stands at where nobody sets it, in words; empty where that is decided elsewhere.

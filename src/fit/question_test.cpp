@@ -166,6 +166,12 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   EXPECT_EQ(devices_of(question), 8);
   EXPECT_EQ(data_ranks_of(question), 2);
   EXPECT_EQ(division_words(question), ",fsdp2:2,tp:4");
+  ASSERT_TRUE(question.set("method", "fsdp2:1,cp:8"));
+  EXPECT_EQ(devices_of(question), 8);
+  EXPECT_EQ(data_ranks_of(question), 1);
+  EXPECT_EQ(division_words(question), ",fsdp2:1,cp:8");
+  ASSERT_TRUE(question.set("seq", "4095"));
+  EXPECT_EQ(part_of_sequence(question), 512);
   ASSERT_TRUE(question.set("method", "tp:2"));
   EXPECT_EQ(question.division, Division::none);
   EXPECT_EQ(division_words(question), ",tp:2");
@@ -181,6 +187,9 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
                             "fsdp1:2,fsdp1:2",
                             "lora,full",
                             "tp:1",
+                            "cp:2",
+                            "ddp:2,cp:2",
+                            "fsdp2:2,cp:1",
                             "tp",
                             "tp:2,tp:2",
                             "tp:65536,ddp:2",

@@ -215,6 +215,11 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
 Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options);
 
+// The same among `ranks` that have a part of each sequence, as PyTorch's context_parallel has it: keys
+// and values of all are gathered, and each rank's are attended to by turns (ring_attention.cpp).
+Tensor ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
+                      bool causal, int64_t ranks);
+
 // --- a tensor-parallel rank's (parallel.cpp) -----------------------------------------------------
 // What a column-parallel module takes: as it is. Its gradient is summed over the ranks.
 Tensor parallel_input(Eager& e, const Tensor& self);

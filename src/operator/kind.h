@@ -42,6 +42,7 @@ enum class OpGroup : uint8_t {
   X(solve_triangular, gemm)          \
   X(sdpa, attention)                 \
   X(flash_attention, attention)      \
+  X(ring_attention, attention)       \
   X(layer_norm, normalization)       \
   X(rms_norm, normalization)         \
   X(gelu, activation)                \

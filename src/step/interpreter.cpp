@@ -250,6 +250,8 @@ Tensor run_product(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::scaled_dot_product_attention(
           e, in[0], in[1], in[2], in[3],
           {.dropout = a.number, .causal = a.ints[0] != 0, .grouped = a.ints[1] != 0});
+    case OpKind::ring_attention:
+      return op::ring_attention(e, in[0], in[1], in[2], a.ints[0] != 0, a.ints[2]);
     case OpKind::flash_attention:
       return op::flash_attention(e, in[0], in[1], in[2],
                                  {.dropout = a.number, .causal = a.ints[0] != 0, .grouped = true});

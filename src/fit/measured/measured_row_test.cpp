@@ -127,9 +127,13 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
   ASSERT_TRUE(compiled) << compiled.error().to_string();
   EXPECT_EQ(compiled->compile, Compile::layers);
   EXPECT_EQ(compiled->float8, Float8::tensorwise);
+  const auto shared = asked("torchtitan FSDP2 eager", "FSDP4 CP2");
+  ASSERT_TRUE(shared) << shared.error().to_string();
+  EXPECT_EQ(shared->ranks, 4);
+  EXPECT_EQ(shared->context_ranks, 2);
   for (const auto& [framework, parallelism] : {std::pair{"torchtitan FSDP2 SimpleFSDP", "FSDP8"},
                                                {"torchtitan FSDP2 eager", "FSDP4 TP2"},
-                                               {"torchtitan FSDP2 eager", "FSDP4 CP2"},
+                                               {"torchtitan FSDP2 eager", "FSDP4 CP3"},
                                                {"torchtitan FSDP2 eager", "4 GPUs"}}) {
     EXPECT_FALSE(asked(framework, parallelism)) << framework << parallelism;
   }

@@ -26,7 +26,6 @@ constexpr std::array kRunners{
 
 constexpr std::array kDegrees{
     NotModelled{"tp", "torchtitan's tensor and sequence parallelism is not modelled"},
-    NotModelled{"cp", "torchtitan's context parallelism is not modelled"},
     NotModelled{"pp", "torchtitan's pipelines are not modelled"},
     NotModelled{"ep", "torchtitan's expert parallelism is not modelled"},
 };
@@ -37,21 +36,28 @@ std::optional<int64_t> degree_of(std::string_view word, std::string_view name) {
   return text::parse_number<int64_t>(word.substr(name.size()));
 }
 
-// "FSDP8 TP2": among how many GPUs fully_shard divides a step; nothing else may.
-Result<int64_t> shards_of(std::string_view words) {
-  int64_t shards = 0;
+struct Degrees {
+  int64_t shards = 0;   // of data
+  int64_t context = 1;  // ranks that share each sequence, among all of which shards are
+};
+
+// "FSDP4 CP2"; nothing else may divide a step.
+Result<Degrees> degrees_of(std::string_view words) {
+  Degrees degrees;
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());
     const std::string_view word = words.substr(0, end);
     words.remove_prefix(std::min(end + 1, words.size()));
-    shards = degree_of(word, "fsdp").value_or(shards);
+    degrees.shards = degree_of(word, "fsdp").value_or(degrees.shards);
+    degrees.context = degree_of(word, "cp").value_or(degrees.context);
     for (const NotModelled& degree : kDegrees) {
       if (degree_of(word, degree.word).value_or(1) > 1) {
         return unsupported(std::string(degree.what));
       }
     }
   }
-  if (shards > 1) return shards;
+  const bool is_small = degrees.shards <= 65'536 && degrees.context <= 65'536;
+  if (is_small && degrees.context >= 1 && degrees.shards * degrees.context > 1) return degrees;
   return unsupported("does not say among how many GPUs fully_shard divides it");
 }
 
@@ -73,8 +79,8 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   for (const NotModelled& runner : kRunners) {
     if (has(framework, runner.word)) return unsupported(std::string(runner.what));
   }
-  HEADROOM_ASSIGN(const int64_t shards, shards_of(text::lower(table.at(row, "parallelism"))));
-  if (table.at(row, "n_gpus") != std::to_string(shards)) {
+  HEADROOM_ASSIGN(const Degrees degrees, degrees_of(text::lower(table.at(row, "parallelism"))));
+  if (table.at(row, "n_gpus") != std::to_string(degrees.shards * degrees.context)) {
     return unsupported("'parallelism' is not the 'n_gpus' GPUs of fully_shard alone");
   }
   FitQuestion q;
@@ -99,7 +105,9 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
   if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", "tensorwise"));
-  HEADROOM_TRY(q.set("method", "full,fsdp2:" + std::to_string(shards)));
+  std::string method = "full,fsdp2:" + std::to_string(degrees.shards);
+  if (degrees.context > 1) method += ",cp:" + std::to_string(degrees.context);
+  HEADROOM_TRY(q.set("method", method));
   HEADROOM_TRY(q.set("dtype", "fp32"));
   HEADROOM_TRY(q.set("mixed-precision", "bf16"));
   HEADROOM_TRY(q.set("reduce-dtype", "fp32"));

@@ -4,6 +4,7 @@
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
 #include "step/transform/colossal_tensor.h"
+#include "step/transform/context_parallel.h"
 #include "step/transform/fast_kernels.h"
 #include "step/transform/fast_lora.h"
 #include "step/transform/float8.h"
@@ -166,6 +167,9 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   }
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));
+  }
+  if (q.context_ranks > 1) {
+    HEADROOM_TRY(rewrite(step::apply_context_parallel(*graph, q.context_ranks)));
   }
   if (q.float8 != Float8::none) HEADROOM_TRY(rewrite(step::apply_float8(*graph)));
   // Of a pipeline's stage mixed precision is fully_shard's alone.

@@ -139,7 +139,7 @@ namespace {
 step::FsdpOptions fsdp_options(const Scenario& s) {
   step::FsdpOptions fsdp;
   fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
-  fsdp.ranks = s.question.ranks;
+  fsdp.ranks = s.question.ranks * s.question.context_ranks;  // torchtitan's dp_shard_cp
   fsdp.replicas = s.question.replicas;
   fsdp.weights = s.train.weights;
   fsdp.offload = s.question.offload == Offload::parameters;
@@ -378,11 +378,21 @@ Result<void> check_tensor_parallel(const Scenario& s) {
   return {};
 }
 
+// Within fully_shard's groups, as torchtitan has it.
+Result<void> check_context_parallel(const FitQuestion& q) {
+  if (q.tensor_ranks > 1 || q.stages > 1) {
+    return unsupported("method", "context parallelism beside tensor parallelism or pipelines");
+  }
+  if (q.method != Method::full) return unsupported("method", "adapters beside context parallelism");
+  return {};
+}
+
 Result<void> check_division(const Scenario& s) {
   const Division division = s.question.division;
   if (!is_divided(s.question)) return {};
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
   if (s.question.stages > 1) HEADROOM_TRY(check_pipeline(s));
+  if (s.question.context_ranks > 1) HEADROOM_TRY(check_context_parallel(s.question));
   if (division == Division::gemini) return check_gemini(s);
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};

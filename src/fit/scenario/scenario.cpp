@@ -154,7 +154,7 @@ Result<void> set_versions(Scenario& s) {
 
 void set_build(Scenario& s) {
   s.build.batch = s.question.batch;
-  s.build.sequence = s.question.seq;
+  s.build.sequence = part_of_sequence(s.question);
   s.build.decoder_sequence = s.question.decoder_seq;
   s.build.checkpointing = s.question.checkpointing.kind != CheckpointingKind::none;
   s.build.attention = attention_of(s.question.attention);
@@ -202,7 +202,8 @@ Result<void> shorten_default_sequence(Scenario& s) {
   if (s.question.given.contains("seq") || s.question.seq != FitQuestion().seq) return {};
   HEADROOM_ASSIGN(const auto positions, positions_of(s));
   if (!positions || *positions >= s.question.seq) return {};
-  s.question.seq = s.build.sequence = *positions;
+  s.question.seq = *positions;
+  s.build.sequence = part_of_sequence(s.question);
   s.derived.push_back({"seq", std::to_string(*positions), SettingOrigin::config});
   return {};
 }
@@ -264,8 +265,8 @@ Result<Scenario> complete(Scenario s) {
 
 Communicators communicators_of(const FitQuestion& question) {
   if (question.megatron) return communicators_of(question.ranks, *question.megatron);
-  return communicators_among(
-      {question.ranks, question.replicas, question.tensor_ranks, question.stages});
+  return communicators_among({question.ranks * question.context_ranks, question.replicas,
+                              question.tensor_ranks, question.context_ranks, question.stages});
 }
 
 // parallel_state.py: groups that a step reduces, gathers or sends in; norms of gradients are of

@@ -45,6 +45,7 @@ struct MethodWords {
   int64_t ranks = 1;
   int64_t replicas = 1;
   int64_t tensor_ranks = 1;
+  int64_t context_ranks = 1;
   int64_t stages = 1;
   int64_t stage_chunks = 1;
 };
@@ -58,6 +59,7 @@ struct CountWord {
 constexpr std::array kCounts{
     CountWord{"replicate", &MethodWords::replicas, &FitQuestion::replicas},
     CountWord{"tp", &MethodWords::tensor_ranks, &FitQuestion::tensor_ranks},
+    CountWord{"cp", &MethodWords::context_ranks, &FitQuestion::context_ranks},
     CountWord{"pp", &MethodWords::stages, &FitQuestion::stages},
     CountWord{"vpp", &MethodWords::stage_chunks, &FitQuestion::stage_chunks}};
 
@@ -88,7 +90,8 @@ Result<void> read_method_word(std::string_view word, MethodWords& read) {
   if (!divides) return choose("method", word, kMethods, read.method.emplace());
   if (division == kDivisions.end()) return refuse_division(name);
   read.division = division->value;
-  const bool may_be_alone = read.division == Division::gemini || is_zero(*read.division);
+  const bool may_be_alone = read.division == Division::gemini || is_zero(*read.division) ||
+                            read.division == Division::fsdp2;
   return set_ranks(word, read.ranks, may_be_alone ? 1 : 2);
 }
 
@@ -112,10 +115,17 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   if (question.division == Division::gemini && read.ranks * read.tensor_ranks == 1) {
     return refuse("method", words, "gemini:N of two GPUs or more, or gemini:1,tp:N");
   }
+  if (question.division == Division::fsdp2 && read.ranks * read.context_ranks == 1) {
+    return refuse("method", words, "fsdp2:N of two GPUs or more, or fsdp2:1,cp:N");
+  }
+  if (read.context_ranks > 1 && question.division != Division::fsdp2) {
+    return refuse("method", words, "cp:N beside fsdp2:M, which shards among all M times N");
+  }
   if (read.stages == 1 && read.stage_chunks > 1) {
     return refuse("method", words, "vpp:N beside pp:N, whose stages it gives N parts of the model");
   }
-  if (read.replicas > kMostRanks / read.ranks / read.tensor_ranks / read.stages) {
+  if (read.replicas >
+      kMostRanks / read.ranks / read.tensor_ranks / read.context_ranks / read.stages) {
     return refuse("method", words, "65536 GPUs in all at most");
   }
   return {};

@@ -58,11 +58,12 @@ timing::Division division_of(const FitQuestion& question) {
   if (!question.megatron) {
     // Ranks that share a stage are neighbours. Where a stage sends to another machine, it sets the
     // pace: all are taken to.
-    const int64_t in_a_stage = question.ranks * question.replicas * question.tensor_ranks;
+    const int64_t in_a_stage = devices_of(question) / question.stages;
     const int64_t in_a_machine = devices_of(question) / question.nodes;
-    return {.ranks = question.ranks,
+    return {.ranks = question.ranks * question.context_ranks,
             .replicas = question.replicas,
             .tensor_ranks = question.tensor_ranks,
+            .context_ranks = question.context_ranks,
             .stages_apart = question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage};
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.

@@ -106,7 +106,8 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
   std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
   for (const SharingWord& entry : kSharings) {
     if (entry.sharing != setup.sharing || entry.word.empty()) continue;
-    const bool may_be_alone = engines::is_zero(setup.sharing) && setup.is_counted;
+    const bool may_be_alone =
+        (engines::is_zero(setup.sharing) && setup.is_counted) || setup.context_ranks > 1;
     if (setup.ranks < 2 && !may_be_alone) {
       return Error{ErrorCode::bad_input, "says no number of GPUs", file,
                    "--gpus N beside it does; or " + setup.counted_by};
@@ -114,6 +115,7 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
     words +=
         (words.empty() ? "" : ",") + std::string(entry.word) + ":" + std::to_string(setup.ranks);
     if (setup.replicas > 1) words += ",replicate:" + std::to_string(setup.replicas);
+    if (setup.context_ranks > 1) words += ",cp:" + std::to_string(setup.context_ranks);
   }
   return words;
 }
@@ -377,7 +379,8 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const Division division = question.division;
   const bool is_megatrons = kind == "megatron";
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
-  if (question.tensor_ranks > 1 || question.stages > 1) return false;
+  const bool divides_layers = question.tensor_ranks > 1 || question.stages > 1;
+  if (divides_layers || question.context_ranks > 1) return false;
   if (division == Division::gemini) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
   if (kind == "deepspeed") return is_zero(division);
@@ -408,6 +411,11 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   if (question.tensor_ranks > 1) {
     return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,
                  "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};
+  }
+  if (question.context_ranks > 1) {
+    return Error{ErrorCode::usage, "a file with context parallelism is not written yet", flag,
+                 "torchtitan's --parallelism.context_parallel_degree N beside what is written "
+                 "without cp:N"};
   }
   if (kind == "torchtitan") {
     return Error{ErrorCode::usage, "torchtitan says no such setting", flag,

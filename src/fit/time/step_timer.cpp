@@ -64,8 +64,8 @@ Result<timing::StepShape> shape_of(const Scenario& scenario) {
   shape.tokens = question.batch;
   shape.sequence = 0;  // a picture's follows from what attention does
   if (reads_seq(scenario)) {
-    shape.sequence = question.seq;
-    const auto tokens = checked_multiply(question.batch, question.seq);
+    shape.sequence = part_of_sequence(question);
+    const auto tokens = checked_multiply(question.batch, shape.sequence);
     if (!tokens)
       return Error{ErrorCode::usage, "is more tokens than can be counted", "--batch", ""};
     shape.tokens = *tokens;

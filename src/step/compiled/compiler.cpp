@@ -38,7 +38,12 @@ Tensor as_laid_out(Eager& eager, const Tensor& block, const JointTensor& joint) 
 void launch(Eager& eager, const std::vector<op::KernelWork>& kernels) {
   for (const op::KernelWork& work : kernels) {
     if (op::group_of(work.kind) == op::OpGroup::gemm) eager.use_blas();
-    eager.kernel(work);
+    if (work.kind == op::OpKind::send_receive) {
+      eager.send(work.bytes_read);
+    } else {
+      if (op::group_of(work.kind) == op::OpGroup::attention) eager.await_sent();
+      eager.kernel(work);
+    }
   }
 }
 
