@@ -64,10 +64,11 @@ constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
      {"gpipe", step::PipelineSchedule::gpipe},
      {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
-constexpr std::array<Word<Compile>, 4> kCompiles{{{"none", Compile::none},
+constexpr std::array<Word<Compile>, 5> kCompiles{{{"none", Compile::none},
                                                   {"layers", Compile::layers},
                                                   {"loss", Compile::loss},
-                                                  {"layers,loss", Compile::layers_and_loss}}};
+                                                  {"layers,loss", Compile::layers_and_loss},
+                                                  {"loss,layers", Compile::layers_and_loss}}};
 constexpr std::array<Word<Float8>, 2> kFloat8s{
     {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}}};
 constexpr std::array<Word<step::Reshards>, 3> kReshards{

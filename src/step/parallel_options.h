@@ -12,10 +12,10 @@
 
 namespace headroom::step {
 
-// Which modules FSDP wraps (sharded_units.h).
 // fully_shard's reshard_after_forward, by unit: what is gathered again in backward.
 enum class Reshards : uint8_t { layers, all_but_last_layer, none };
 
+// Which modules FSDP wraps (sharded_units.h).
 struct WrapOptions {
   bool adapters = false;  // each adapter's matrix is a unit of its own
   // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls

@@ -100,15 +100,15 @@ class Units {
     return unit;
   }
 
-  // Units are in order, the head's behind the layers'.
+  // Units are in order; the head's, behind the layers', is whole already.
   void keep_whole(std::vector<ShardedUnit>& units) const {
-    if (options_.reshards == Reshards::layers || units.empty()) return;
-    for (ShardedUnit& unit : units) {
-      unit.stays_whole = unit.stays_whole || options_.reshards == Reshards::none;
+    if (options_.reshards == Reshards::none) {
+      for (ShardedUnit& unit : units) unit.stays_whole = true;
+    } else if (options_.reshards == Reshards::all_but_last_layer) {
+      const auto last =
+          std::ranges::find(units.rbegin(), units.rend(), false, &ShardedUnit::stays_whole);
+      if (last != units.rend()) last->stays_whole = true;
     }
-    const auto resharded = [](const ShardedUnit& unit) { return !unit.stays_whole; };
-    const auto last = std::ranges::find_if(units.rbegin(), units.rend(), resharded);
-    if (last != units.rend()) last->stays_whole = true;
   }
 
   // Where a weight is both, neither is a unit.
@@ -143,8 +143,8 @@ class Units {
     std::ranges::sort(unit.parameters);
     unit.begin = layers_end;
     for (const model::Region& region : graph_.regions) {
-      if (region.kind == RegionKind::layer && region.end == layers_end)
-        unit.inputs = region.outputs;
+      const bool is_last = region.kind == RegionKind::layer && region.end == layers_end;
+      if (is_last) unit.inputs = region.outputs;
     }
     return unit;
   }

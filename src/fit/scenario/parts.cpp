@@ -448,14 +448,15 @@ Result<void> check_float8(const Scenario& s) {
   if (q.division != Division::none && q.division != Division::fsdp2) {
     return unsupported("float8", "float8 under other methods than fully_shard");
   }
-  const bool has_halves = q.dtype == Dtype::bf16 || q.division == Division::fsdp2;
-  if (!has_halves) {
+  if (q.division != Division::fsdp2 && q.mixed_precision != MixedPrecision::none) {
     return contradiction("float8", "autocast's own casts are not modelled beside float8's",
-                         "--dtype bf16");
+                         "--dtype bf16 without --mixed-precision");
   }
-  const device::ComputeCapability& capability = s.device->compute_capability.value;
-  if (s.device->compute_capability.known() && capability.major * 10 + capability.minor < 89) {
-    return contradiction("float8", "float8 needs a GPU of compute capability 8.9",
+  if (q.dtype == Dtype::fp16 || q.mixed_precision == MixedPrecision::fp16) {
+    return contradiction("float8", "float8 is modelled beside bf16", "--dtype bf16");
+  }
+  if (!s.device->rate(device::Rate::fp8).known()) {
+    return contradiction("float8", "nothing says that this device multiplies in float8",
                          "an H100, or leave it out");
   }
   return {};
@@ -528,9 +529,9 @@ Result<void> check_supported(const Scenario& s) {
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));
   HEADROOM_TRY(check_division(s));
+  HEADROOM_TRY(check_selective(s));
   HEADROOM_TRY(check_compile(s));
-  HEADROOM_TRY(check_float8(s));
-  return check_selective(s);
+  return check_float8(s);
 }
 
 Result<void> set_allocator(Scenario& s) {

@@ -161,9 +161,9 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
 // What only a training script says, where it is not as frameworks have it.
 void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::string>& by_hand) {
   constexpr std::array kOfTheScript{
-      "batch",     "seq",       "dtype",        "optimizer",
-      "attention", "loss",      "kernels",      "optimizer-in-backward",
-      "freeze",    "lora-rank", "lora-targets", "lora-dtype"};
+      "batch",  "seq",       "dtype",        "optimizer", "compile",
+      "float8", "attention", "loss",         "kernels",   "optimizer-in-backward",
+      "freeze", "lora-rank", "lora-targets", "lora-dtype"};
   const bool is_accelerate = kind == "accelerate";
   const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
   if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
@@ -446,7 +446,7 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   emitted.file = request.file;
   const bool is_accelerate = request.kind == "accelerate";
   if (question.division == Division::fsdp2 && !shards_ends(question)) {
-    emitted.notes.emplace_back(kShardsEnds);
+    emitted.notes.push_back(request.kind + std::string(kShardsEnds));
   }
   if (question.reshards == step::Reshards::all_but_last_layer) {
     emitted.by_hand.emplace_back("reshard-after-forward");

@@ -32,10 +32,11 @@ struct SetupFlags {
   std::vector<std::string> notes;
 };
 
-// Of --allocator planned, in Emitted::notes.
-// Of accelerate's and torchtitan's fully_shard, where the question has the plain one.
+// In Emitted::notes, behind the engine's name: of its fully_shard, where the question has the plain
+// one.
 inline constexpr std::string_view kShardsEnds =
-    "it shards the embedding, and the head, by themselves: --shard-ends true has the figures so";
+    " shards the embedding, and the head, by themselves: --shard-ends true has the figures so";
+// Of --allocator planned.
 inline constexpr std::string_view kNoPlan = "a plan is not in it: headroom run serves one";
 
 // What was said beside the file.

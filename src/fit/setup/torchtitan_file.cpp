@@ -61,7 +61,7 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
-  for (const char* flag : {"kernels", "optimizer-in-backward", "freeze", "vocab"}) {
+  for (const char* flag : {"float8", "kernels", "optimizer-in-backward", "freeze", "vocab"}) {
     if (q.given.contains(flag)) flags.emplace_back(flag);
   }
   return flags;
@@ -87,7 +87,7 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.file = request.file;
   emitted.command = engines::torchtitan_line(setup, request.file);
   emitted.by_hand = by_hand(question);
-  if (!shards_ends(question)) emitted.notes.emplace_back(kShardsEnds);
+  if (!shards_ends(question)) emitted.notes.push_back(request.kind + std::string(kShardsEnds));
   if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
   return emitted;

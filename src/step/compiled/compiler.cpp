@@ -97,7 +97,8 @@ std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool is_checkpoi
   return region;
 }
 
-// What backward was given lasts to its end: the engine's caller holds it.
+// What backward was given lasts to its end: the engine's caller holds it. What was kept goes as it
+// is used, so a graph that is retained (a split backward pass) cannot have such a node.
 void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads& grads,
                   Grads& results) {
   const JointGraph& joint = region.joint;

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "step/compiled/kernel_groups.h"
 
 namespace headroom::step {
 
@@ -14,6 +18,12 @@ constexpr uint32_t kNone = UINT32_MAX;
 // An elementwise result of more inputs than these is put in memory where several kernels read it
 // (torch._inductor.config.realize_reads_threshold).
 constexpr size_t kReadsAgainMax = 4;
+
+// How far is looked for kernels to fuse alongside: readers of one value beside one another
+// (torch._inductor.config.max_fusion_buffer_group_pairwise_attempts), and kernels between two.
+// Beyond that they stay apart.
+constexpr size_t kNeighboursMax = 64;
+constexpr size_t kBetweenMax = 256;
 
 // A kernel, at the stage at which it runs: cheap ones run again in each fused kernel that reads
 // them.
@@ -53,15 +63,17 @@ class Fusion {
     choose_kernels();
     count_stages();
     place_instances();
+    groups_ = KernelGroups(instances_.size());
     fuse();
+    fuse_alongside();
     find_in_memory();
   }
 
+  // Libraries' kernels in the order in which they ran; instances are listed from the last on.
   std::vector<FusedKernel> take() {
     std::vector<FusedKernel> fused;
-    // Roots are the latest of their members; instances are listed from the last to the first.
     for (uint32_t i = static_cast<uint32_t>(instances_.size()); i-- > 0;) {
-      if (!members_[i].empty()) fused.push_back(as_kernel(i));
+      if (groups_.of(i) == i) fused.push_back(as_kernel(i));
     }
     return fused;
   }
@@ -148,11 +160,6 @@ class Fusion {
 
   uint32_t first_instance(uint32_t kernel) { return instances_of_[kernel].front(); }
 
-  uint32_t root_of(uint32_t instance) {
-    while (fused_into_[instance] != instance) instance = fused_into_[instance];
-    return instance;
-  }
-
   // The instance that `reader` gets a value from, or kNone where it was given.
   uint32_t source_of(const Instance& reader, JointValueId value) {
     const uint32_t from = producer_[value];
@@ -167,76 +174,64 @@ class Fusion {
   // libraries' kernels of earlier stages alone, and they on fused ones of no later stage, so no
   // circle arises.
   void fuse() {
-    fused_into_.resize(instances_.size());
-    std::iota(fused_into_.begin(), fused_into_.end(), 0U);
-    for (uint32_t i = 0; i < instances_.size(); ++i) {
-      const JointKernel& kernel = graph_.kernels[instances_[i].kernel];
-      if (!kernel.is_fusible) continue;
-      for (const JointValueId read : kernel.reads) {
-        const uint32_t from = source_of(instances_[i], read);
-        if (from == kNone || !graph_.kernels[instances_[from].kernel].is_fusible) continue;
-        if (instances_[from].stage != instances_[i].stage) continue;
-        fused_into_[root_of(from)] = root_of(i);
-      }
-    }
-    collect_members();
-    fuse_alongside();
-  }
-
-  void collect_members() {
-    members_.assign(instances_.size(), {});
-    for (uint32_t i = static_cast<uint32_t>(instances_.size()); i-- > 0;) {
-      members_[root_of(i)].push_back(i);
-    }
-  }
-
-  // Fused kernels that read the same in loops of the same length are one, where neither is after
-  // the other (horizontal fusion).
-  void fuse_alongside() {
-    std::vector<std::vector<uint32_t>> readers(graph_.values.size());
     for (uint32_t i = 0; i < instances_.size(); ++i) {
       if (!kernel_of(i).is_fusible) continue;
-      for (const JointValueId read : kernel_of(i).reads) readers[read].push_back(i);
-    }
-    for (JointValueId value = 0; value < readers.size(); ++value) {
-      for (size_t i = 1; i < readers[value].size(); ++i) {
-        for (size_t j = 0; j < i; ++j) {
-          const uint32_t a = root_of(readers[value][i]);
-          const uint32_t b = root_of(readers[value][j]);
-          const int64_t length = op::product(graph_.values[value].sizes);
-          if (a == b || length_of(a) != length || length_of(b) != length) continue;
-          if (depends(a, b) || depends(b, a)) continue;
-          fused_into_[std::max(a, b)] = std::min(a, b);
-          collect_members();
+      for (const JointValueId read : kernel_of(i).reads) {
+        const uint32_t from = source_of(instances_[i], read);
+        if (from == kNone || !kernel_of(from).is_fusible) continue;
+        if (instances_[from].stage == instances_[i].stage) {
+          groups_.join(groups_.of(from), groups_.of(i));
         }
       }
     }
   }
 
-  int64_t length_of(uint32_t root) const {
-    int64_t length = 0;
-    for (const uint32_t member : members_[root]) {
-      for (const JointValueId value : kernel_of(member).writes) {
-        length = std::max(length, op::product(graph_.values[value].sizes));
+  // Fused kernels that read the same in loops of the same length are one, where neither is after
+  // the other (horizontal fusion), which is what keeps circles out here.
+  void fuse_alongside() {
+    std::vector<int64_t> length(instances_.size());  // by group
+    std::vector<std::vector<uint32_t>> readers(graph_.values.size());
+    for (uint32_t i = 0; i < instances_.size(); ++i) {
+      if (!kernel_of(i).is_fusible) continue;
+      for (const JointValueId read : kernel_of(i).reads) readers[read].push_back(i);
+      int64_t& longest = length[groups_.of(i)];
+      for (const JointValueId value : kernel_of(i).writes) {
+        longest = std::max(longest, op::product(graph_.values[value].sizes));
       }
     }
-    return length;
+    std::set<std::pair<uint32_t, uint32_t>> apart;
+    for (JointValueId value = 0; value < readers.size(); ++value) {
+      const int64_t wanted = op::product(graph_.values[value].sizes);
+      for (size_t i = 1; i < readers[value].size(); ++i) {
+        for (size_t j = i - std::min(i, kNeighboursMax); j < i; ++j) {
+          const uint32_t a = groups_.of(readers[value][i]);
+          const uint32_t b = groups_.of(readers[value][j]);
+          const bool alike = a != b && length[a] == wanted && length[b] == wanted;
+          if (!alike || apart.contains(std::minmax(a, b))) continue;
+          if (depends(a, b) || depends(b, a)) {
+            apart.insert(std::minmax(a, b));
+          } else {
+            length[groups_.join(a, b)] = wanted;
+          }
+        }
+      }
+    }
   }
 
-  bool depends(uint32_t root, uint32_t on) {
-    std::vector<bool> is_seen(instances_.size());
-    std::vector<uint32_t> pending{root};
-    while (!pending.empty()) {
-      const uint32_t at = pending.back();
-      pending.pop_back();
-      for (const uint32_t member : members_[at]) {
+  // True, too, where it is too far to tell.
+  bool depends(uint32_t group, uint32_t on) {
+    ++search_;
+    seen_in_.resize(instances_.size());
+    std::vector<uint32_t> pending{group};
+    for (size_t looked_at = 0; looked_at < pending.size(); ++looked_at) {
+      if (pending.size() > kBetweenMax) return true;
+      for (const uint32_t member : groups_.members(pending[looked_at])) {
         for (const JointValueId read : kernel_of(member).reads) {
           const uint32_t from = source_of(instances_[member], read);
           if (from == kNone) continue;
-          const uint32_t source = root_of(from);
+          const uint32_t source = groups_.of(from);
           if (source == on) return true;
-          if (source == at || is_seen[source]) continue;
-          is_seen[source] = true;
+          if (source == group || std::exchange(seen_in_[source], search_) == search_) continue;
           pending.push_back(source);
         }
       }
@@ -254,19 +249,21 @@ class Fusion {
     for (uint32_t i = 0; i < instances_.size(); ++i) {
       for (const JointValueId read : kernel_of(i).reads) {
         const uint32_t from = source_of(instances_[i], read);
-        if (from == kNone || root_of(from) != root_of(i)) is_in_memory_[read] = true;
+        if (from == kNone || groups_.of(from) != groups_.of(i)) is_in_memory_[read] = true;
       }
     }
   }
 
   // Of a member, what its own loop reads from memory, through members that are computed within it.
-  std::vector<JointValueId> reads_of(uint32_t member) {
+  const std::vector<JointValueId>& reads_of(uint32_t member) {
+    const auto [known, is_new] = reads_of_.try_emplace(member);
+    if (!is_new) return known->second;
     std::vector<JointValueId> reads;
     for (const JointValueId read : kernel_of(member).reads) {
       const uint32_t from = source_of(instances_[member], read);
-      const bool is_fused = from != kNone && root_of(from) == root_of(member);
+      const bool is_fused = from != kNone && groups_.of(from) == groups_.of(member);
       if (is_fused && is_computed_within(from)) {
-        const std::vector<JointValueId> inner = reads_of(from);
+        const std::vector<JointValueId>& inner = reads_of(from);
         reads.insert(reads.end(), inner.begin(), inner.end());
       } else if (!is_fused) {
         reads.push_back(read);
@@ -275,7 +272,7 @@ class Fusion {
     std::ranges::sort(reads);
     const auto [first, last] = std::ranges::unique(reads);
     reads.erase(first, last);
-    return reads;
+    return reads_of_[member] = std::move(reads);
   }
 
   bool is_computed_within(uint32_t member) {
@@ -299,7 +296,7 @@ class Fusion {
       return fused;
     }
     std::vector<std::pair<JointValueId, uint32_t>> uses;  // {what is read, by which loop}
-    for (const uint32_t member : members_[root]) {
+    for (const uint32_t member : in_order(root)) {
       if (is_computed_within(member)) continue;
       for (const JointValueId read : reads_of(member)) uses.emplace_back(read, member);
       for (const JointValueId value : kernel_of(member).writes) {
@@ -318,6 +315,13 @@ class Fusion {
     return fused;
   }
 
+  // Members in the order of their kernels.
+  std::vector<uint32_t> in_order(uint32_t root) const {
+    std::vector<uint32_t> members = groups_.members(root);
+    std::ranges::sort(members, std::ranges::greater{});
+    return members;
+  }
+
   void allow_in_place(FusedKernel& fused, JointValueId read, uint32_t member) {
     if (!is_elementwise(kernel_of(member))) return;
     for (const JointValueId value : kernel_of(member).writes) {
@@ -327,16 +331,22 @@ class Fusion {
     }
   }
 
-  // One kernel that reads what comes from elsewhere once.
+  // One kernel that reads what comes from elsewhere once: of a block what its tensors show.
   KernelWork work_of(uint32_t root, const FusedKernel& fused) {
     KernelWork all{.kind = op::OpKind::fused_kernel};
-    for (const uint32_t member : members_[root]) {
-      for (const KernelWork& work : kernel_of(member).work) {
+    std::map<JointValueId, int64_t> read_bytes;
+    for (const uint32_t member : groups_.members(root)) {
+      const JointKernel& kernel = kernel_of(member);
+      for (const KernelWork& work : kernel.work) {
         all.flops += work.flops;
-        if (members_[root].size() == 1) all.kind = work.kind;
+        if (groups_.members(root).size() == 1) all.kind = work.kind;
+      }
+      for (size_t i = 0; i < kernel.reads.size(); ++i) {
+        int64_t& bytes = read_bytes[kernel.reads[i]];
+        bytes = std::max(bytes, kernel.read_bytes[i]);
       }
     }
-    for (const JointValueId read : fused.reads) all.bytes_read += bytes_of(graph_.values[read]);
+    for (const JointValueId read : fused.reads) all.bytes_read += read_bytes[read];
     for (const JointValueId value : fused.writes) {
       all.bytes_written += bytes_of(graph_.values[value]);
     }
@@ -354,8 +364,10 @@ class Fusion {
   std::vector<std::vector<JointValueId>> sources_;   // by kernel
   std::vector<Instance> instances_;                  // readers before what they read
   std::vector<std::vector<uint32_t>> instances_of_;  // by kernel
-  std::vector<uint32_t> fused_into_;                 // by instance
-  std::vector<std::vector<uint32_t>> members_;       // by root: what is fused, in their order
+  KernelGroups groups_{0};                           // of instances
+  std::map<uint32_t, std::vector<JointValueId>> reads_of_;
+  std::vector<uint32_t> seen_in_;  // by group: the latest search that met it
+  uint32_t search_ = 0;
 };
 
 }  // namespace

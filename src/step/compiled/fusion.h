@@ -3,11 +3,11 @@
 // A fusible kernel and those that read what it makes become one, unless a library's kernel lies
 // between; what is cheap and read in several places is computed in each of them. What only members
 // of one fused kernel read is never in memory.
-// Invariant: what a kernel reads is made by kernels that can run before it; there is no circle,
-// since a fused kernel reads from libraries' kernels of earlier stages alone (a stage is a count of
-// library kernels on the way), and they from fused ones of no later stage.
-// Nearly linear in kernels and their operands.
-// Source: torch/_inductor/{lowering,ir,scheduler}.py.
+// Invariant: what a kernel reads is made by kernels that can run before it; there is no circle.
+// A stage is a count of libraries' kernels on the way: fused kernels of one stage read from those
+// of earlier ones; two that are fused because they read the same do not come of one another. Nearly
+// linear in kernels and their operands, for the latter times at most kNeighboursMax readers and
+// kBetweenMax kernels looked at. Source: torch/_inductor/{lowering,ir,scheduler}.py.
 #pragma once
 
 #include <utility>

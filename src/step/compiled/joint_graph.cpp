@@ -88,22 +88,25 @@ bool is_library_kernel(OpKind kind, bool is_forward) {
   }
 }
 
-// Says of the operator that runs whether a selective checkpoint keeps what it makes. Counts as
+// The blocks that a selective checkpoint keeps of what the operator that runs makes. Counts as
 // checkpoints do (checkpoint.cpp).
 class KeepingRule : public op::OutputCache {
  public:
   explicit KeepingRule(KeptOutputs kept) : kept_(kept) {}
   bool take(OpKind, std::initializer_list<Tensor*>) override { return false; }
-  void made(OpKind kind, std::initializer_list<const Tensor*>) override {
-    if (kept_.keeps(kind, products_)) keeps_ = true;
+  void made(OpKind kind, std::initializer_list<const Tensor*> outputs) override {
+    if (!kept_.keeps(kind, products_)) return;
+    for (const Tensor* output : outputs) blocks_.push_back((*output)->storage->buffer);
   }
-  [[nodiscard]] bool take_answer() { return std::exchange(keeps_, false); }
+  std::vector<uint32_t> take_blocks() { return std::exchange(blocks_, {}); }
 
  private:
   KeptOutputs kept_;
   int64_t products_ = 0;
-  bool keeps_ = false;
+  std::vector<uint32_t> blocks_;
 };
+
+constexpr size_t kValuesMax = size_t{1} << 16;  // partition.cpp counts on it
 
 class JointTracer {
  public:
@@ -119,6 +122,7 @@ class JointTracer {
     run_forward(region);
     eager_.set_output_cache(nullptr);
     run_backward();
+    if (result_.values.size() > kValuesMax) refuse("a region of more than 65,536 values");
   }
   JointGraph take() { return std::move(result_); }
 
@@ -220,7 +224,7 @@ class JointTracer {
     kernel.work = sink_.take_work();
     kernel.scratch_bytes = sink_.scratch_bytes();
     kernel.is_forward = is_forward;
-    kernel.is_kept = is_forward && keeping_.take_answer();
+    const std::vector<uint32_t> kept = keeping_.take_blocks();
     const std::vector<uint32_t> made = sink_.made();
     if (made.empty() && written.empty()) {
       if (!kernel.work.empty()) refuse("an operator writes into what the region was given");
@@ -233,17 +237,29 @@ class JointTracer {
     }
     for (const Tensor& read : reads) {
       if (!read || !read->storage) continue;
-      const JointValueId value = as_joint(read).value;
-      if (std::ranges::find(kernel.reads, value) == kernel.reads.end()) {
-        kernel.reads.push_back(value);
-      }
+      add_read(kernel, as_joint(read).value, std::min(read.bytes(), read->storage->bytes));
     }
-    for (const uint32_t block : made) kernel.writes.push_back(value_of(block));
+    for (const uint32_t block : made) {
+      kernel.writes.push_back(value_of(block));
+      const bool is_kept = std::ranges::find(kept, block) != kept.end();
+      if (is_forward && is_kept) kernel.kept.push_back(kernel.writes.back());
+    }
     for (const Tensor& tensor : written) {
       value_of_.erase(tensor->storage->buffer);
       kernel.writes.push_back(as_joint(tensor).value);
     }
     result_.kernels.push_back(std::move(kernel));
+  }
+
+  static void add_read(JointKernel& kernel, JointValueId value, int64_t bytes) {
+    const auto known = std::ranges::find(kernel.reads, value);
+    if (known != kernel.reads.end()) {
+      int64_t& most = kernel.read_bytes[static_cast<size_t>(known - kernel.reads.begin())];
+      most = std::max(most, bytes);
+      return;
+    }
+    kernel.reads.push_back(value);
+    kernel.read_bytes.push_back(bytes);
   }
 
   void run_forward(uint32_t region) {

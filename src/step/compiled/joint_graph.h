@@ -36,7 +36,9 @@ struct JointTensor {
 
 struct JointKernel {
   std::vector<JointValueId> reads;
+  std::vector<int64_t> read_bytes;   // of each, what is read of its block
   std::vector<JointValueId> writes;  // values that are made here
+  std::vector<JointValueId> kept;    // of those: what a selective checkpoint keeps
   std::vector<op::KernelWork> work;
   int64_t scratch_bytes = 0;  // held at most while it runs
   bool is_forward = true;
@@ -46,7 +48,6 @@ struct JointKernel {
   // Of a library's kernel in float8: what it reads comes through a cast, which is generated code.
   bool casts_operands = false;
   bool is_random = false;
-  bool is_kept = false;  // a selective checkpoint keeps what it makes
 };
 
 struct JointGraph {

@@ -33,9 +33,10 @@ using Network = boost::adjacency_list<
                     boost::property<boost::edge_residual_capacity_t, int64_t,
                                     boost::property<boost::edge_reverse_t, Edge>>>>;
 
-// More than all finite weights together, and far from where sums of them would overflow.
-constexpr int64_t kForever = int64_t{1} << 56;
-constexpr int64_t kWeightMax = int64_t{1} << 45;
+// More than all finite weights together, and far from where sums of them would overflow: a region
+// has fewer than 2^16 values (joint_graph.cpp).
+constexpr int64_t kForever = int64_t{1} << 60;
+constexpr int64_t kWeightMax = int64_t{1} << 44;
 
 // A value of fewer bytes than a quarter of what it is made of is a reduction's.
 constexpr int64_t kReductionFactor = 4;
@@ -58,11 +59,11 @@ std::vector<ValueFacts> facts_of(const JointGraph& graph) {
   }
   for (const JointKernel& kernel : graph.kernels) {
     int64_t read_bytes = 0;
-    for (const JointValueId value : kernel.reads) read_bytes += bytes_of(graph.values[value]);
+    for (const int64_t bytes : kernel.read_bytes) read_bytes += bytes;
     for (const JointValueId value : kernel.writes) {
       ValueFacts& made = facts[value];
       made.is_forward = kernel.is_forward;
-      made.is_banned = !kernel.is_fusible || kernel.is_random || kernel.is_kept ||
+      made.is_banned = !kernel.is_fusible || kernel.is_random ||
                        bytes_of(graph.values[value]) * kReductionFactor < read_bytes;
       made.is_in_memory = !kernel.is_fusible;
     }
@@ -140,7 +141,8 @@ class Cut {
   void join_kernel(const JointKernel& kernel, bool is_checkpointed) {
     for (const JointValueId made : kernel.writes) {
       for (const JointValueId read : kernel.reads) join(out_of(read), into(made), kForever);
-      if (is_checkpointed ? kernel.is_kept : facts_[made].is_banned) {
+      const bool is_kept = std::ranges::find(kernel.kept, made) != kernel.kept.end();
+      if (is_checkpointed ? is_kept : facts_[made].is_banned) {
         join(source(), into(made), kForever);
       } else if (is_checkpointed) {
         join(into(made), sink(), kForever);

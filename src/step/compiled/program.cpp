@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <tuple>
+#include <utility>
 
+#include "base/check.h"
 #include "step/compiled/fusion.h"
 
 namespace headroom::step {
@@ -68,63 +70,79 @@ class ProgramMaker {
     return order;
   }
 
-  // With all that it reads before it. Depth is bounded by the kernels of the region.
+  // With all that it reads before it.
   void launch(uint32_t k, Order& order, std::vector<bool>& is_launched) const {
-    if (is_launched[k]) return;
-    is_launched[k] = true;
-    for (const JointValueId read : kernels_[k].reads) {
-      if (maker_[read] != kNone) launch(maker_[read], order, is_launched);
+    std::vector<std::pair<uint32_t, size_t>> pending{{k, 0}};  // and how many reads are looked at
+    while (!pending.empty()) {
+      auto& [at, looked_at] = pending.back();
+      if (is_launched[at]) {
+        pending.pop_back();
+      } else if (looked_at == kernels_[at].reads.size()) {
+        is_launched[at] = true;
+        order.push_back(at);
+        pending.pop_back();
+      } else {
+        const uint32_t from = maker_[kernels_[at].reads[looked_at++]];
+        if (from != kNone && !is_launched[from]) pending.emplace_back(from, 0);
+      }
     }
-    order.push_back(k);
+  }
+
+  // A kernel's bytes that it makes, beside those in whose place it writes, and that end with it.
+  struct Change {
+    int64_t made = 0;
+    int64_t ended = 0;
+  };
+  Change change_by(const FusedKernel& kernel, const std::vector<uint32_t>& readers) const {
+    const auto ends = [&](JointValueId read) { return readers[read] == 1 && !stays_[read]; };
+    Change change{made_bytes(kernel), 0};
+    for (const JointValueId read : kernel.reads) {
+      if (ends(read)) change.ended += bytes_of(graph_.values[read]);
+    }
+    for (const auto& [read, _] : kernel.in_place) {
+      if (!ends(read) || is_callers_[read]) continue;
+      change.made -= bytes_of(graph_.values[read]);
+      change.ended -= bytes_of(graph_.values[read]);
+    }
+    return change;
   }
 
   Order order_by_peak() const {
     std::vector<uint32_t> readers(graph_.values.size());
     std::vector<uint32_t> waits_for(kernels_.size());
+    std::vector<std::vector<uint32_t>> waiting(kernels_.size());
+    std::vector<uint32_t> ready;
     for (uint32_t k = 0; k < kernels_.size(); ++k) {
       for (const JointValueId read : kernels_[k].reads) {
         ++readers[read];
-        if (maker_[read] != kNone) ++waits_for[k];
+        if (maker_[read] == kNone) continue;
+        ++waits_for[k];
+        waiting[maker_[read]].push_back(k);
       }
+      if (waits_for[k] == 0) ready.push_back(k);
     }
     Order order;
-    std::vector<bool> is_launched(kernels_.size());
     int64_t live = 0;
     int64_t peak = 0;
-    while (order.size() < kernels_.size()) {
-      uint32_t best = kNone;
-      std::tuple<int64_t, int64_t> best_cost;
-      int64_t best_made = 0;
-      for (uint32_t k = 0; k < kernels_.size(); ++k) {
-        if (is_launched[k] || waits_for[k] > 0) continue;
-        const auto ends = [&](JointValueId read) { return readers[read] == 1 && !stays_[read]; };
-        int64_t ended = 0;
-        for (const JointValueId read : kernels_[k].reads) {
-          if (ends(read)) ended += bytes_of(graph_.values[read]);
-        }
-        int64_t in_place = 0;
-        for (const auto& [read, _] : kernels_[k].in_place) {
-          if (ends(read) && !is_callers_[read]) in_place += bytes_of(graph_.values[read]);
-        }
-        const int64_t made = made_bytes(kernels_[k]) - in_place;
-        ended -= in_place;
-        const std::tuple cost{std::max<int64_t>(live + made - peak, 0), made - ended};
-        if (best != kNone && cost >= best_cost) continue;
-        best = k;
-        best_cost = cost;
-        best_made = made;
-      }
-      peak = std::max(peak, live + best_made);
-      live += std::get<1>(best_cost);
-      is_launched[best] = true;
-      order.push_back(best);
-      for (const JointValueId read : kernels_[best].reads) --readers[read];
-      for (uint32_t k = 0; k < kernels_.size(); ++k) {
-        for (const JointValueId read : kernels_[k].reads) {
-          if (maker_[read] == best) --waits_for[k];
-        }
+    while (!ready.empty()) {
+      const auto cost_of = [&](uint32_t k) {
+        const Change change = change_by(kernels_[k], readers);
+        return std::tuple(std::max<int64_t>(live + change.made - peak, 0),
+                          change.made - change.ended, k);
+      };
+      const auto best = std::ranges::min_element(ready, {}, cost_of);
+      const uint32_t k = *best;
+      const Change change = change_by(kernels_[k], readers);
+      peak = std::max(peak, live + change.made);
+      live += change.made - change.ended;
+      ready.erase(best);
+      order.push_back(k);
+      for (const JointValueId read : kernels_[k].reads) --readers[read];
+      for (const uint32_t next : waiting[k]) {
+        if (--waits_for[next] == 0) ready.push_back(next);
       }
     }
+    HEADROOM_CHECK(order.size() == kernels_.size(), "fused kernels that wait for one another");
     return order;
   }
 

@@ -5,7 +5,7 @@
 // late as their first reader allows; or, of the kernels that can run, the one that raises the peak
 // least, then the one that leaves least behind. Values are let go after their last reader; a fused
 // kernel writes in the place of one that ends there, where it can.
-// Quadratic in the kernels of a pass, some tens of a layer.
+// Linear in kernels and operands, times how many kernels can run at one time.
 // Source: torch/_inductor/memory.py (reorder_for_peak_memory, on since torch 2.6),
 // torch/_inductor/codegen/wrapper.py (lifetimes).
 #pragma once

@@ -9,12 +9,8 @@ namespace {
 
 constexpr int64_t kMultiple = 16;
 
-Result<void> check_sizes(const model::Parameter& weight) {
-  const auto fits = [](int64_t size) { return size % kMultiple == 0; };
-  if (std::ranges::all_of(weight.shape, fits)) return {};
-  return Error{ErrorCode::usage,
-               "float8 takes weights whose sizes are multiples of 16: " + weight.name + " is none",
-               "--float8", "leave it out"};
+bool fits(const model::Parameter& weight) {
+  return std::ranges::all_of(weight.shape, [](int64_t size) { return size % kMultiple == 0; });
 }
 
 }  // namespace
@@ -24,6 +20,7 @@ Result<model::Graph> apply_float8(model::Graph graph) {
   for (model::Parameter& parameter : graph.parameters) {
     if (parameter.value != model::kNoValue) weights[parameter.value] = &parameter;
   }
+  bool has_any = false;
   for (const model::Region& region : graph.regions) {
     if (region.kind != model::RegionKind::layer) continue;
     for (uint32_t i = region.begin; i < region.end; ++i) {
@@ -31,13 +28,15 @@ Result<model::Graph> apply_float8(model::Graph graph) {
       model::Operation& operation = graph.operations[graph.instructions[i].index];
       if (operation.kind != op::OpKind::linear) continue;
       const auto weight = weights.find(operation.inputs[1]);
-      if (weight == weights.end()) continue;
-      HEADROOM_TRY(check_sizes(*weight->second));
+      if (weight == weights.end() || !fits(*weight->second)) continue;
       weight->second->float8 = true;
       operation.kind = op::OpKind::float8_linear;
+      has_any = true;
     }
   }
-  return graph;
+  if (has_any) return graph;
+  return Error{ErrorCode::usage, "no layer has a linear module that float8 takes", "--float8",
+               "nn.Linear whose sizes are multiples of 16; leave it out of other models"};
 }
 
 }  // namespace headroom::step

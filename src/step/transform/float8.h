@@ -1,9 +1,9 @@
-// Linear modules of layers become torchao's Float8Linear; the head stays as it is, as torchtitan's
-// filter has it.
+// Linear modules of layers become torchao's Float8Linear; the head stays as it is, and so do
+// weights whose sizes are no multiples of 16, as torchtitan's filter has it. Experts in one block
+// are none.
 //
-// The Error names a weight whose sizes are no multiples of 16, which float8's products want
-// (torch._scaled_mm). Apply it before autocast. Cost: linear.
-// Source: torchao/float8/float8_linear_utils.py; torchtitan 9dec370, torchtitan/float8.py.
+// The Error says that there is no such module. Apply it before autocast. Cost: linear.
+// Source: torchtitan/components/quantization/{float8,utils}.py.
 #pragma once
 
 #include "base/result.h"
