@@ -2,11 +2,11 @@
 // of every family, under settings drawn at random from all that change what a step does.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "fit/one_of_each_family.h"
 #include "fit/prediction.h"
 #include "fit/scenario/graph.h"
 #include "fit/scenario/scenario.h"
@@ -45,22 +45,6 @@ const std::vector<Choice>& choices() {
       {"torch", {"", "2.4"}},
   };
   return kChoices;
-}
-
-// The smallest model of each family.
-std::vector<std::string> one_of_each_family() {
-  std::map<std::string, const model::BuiltinModel*> smallest;
-  for (const model::BuiltinModel& model : model::builtin_models()) {
-    const auto type = text::JsonView(model.config, model.id).optional_string("model_type");
-    if (!type || !*type) continue;
-    const model::BuiltinModel*& best = smallest[**type];
-    if (best == nullptr || model.parameters.value_or(0) < best->parameters.value_or(0)) {
-      best = &model;
-    }
-  }
-  std::vector<std::string> names;
-  for (const auto& [type, model] : smallest) names.push_back(model->id);
-  return names;
 }
 
 TEST(FoldedSteps, AreWhatRunningEveryLayerWrites) {

@@ -6,6 +6,7 @@
 
 #include "base/suggest.h"
 #include "fit/checkpointing_words.h"
+#include "fit/compile_words.h"
 #include "fit/element_words.h"
 #include "fit/expert_imbalance.h"
 #include "fit/search/method_words.h"
@@ -64,11 +65,6 @@ constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
      {"gpipe", step::PipelineSchedule::gpipe},
      {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
-constexpr std::array<Word<Compile>, 5> kCompiles{{{"none", Compile::none},
-                                                  {"layers", Compile::layers},
-                                                  {"loss", Compile::loss},
-                                                  {"layers,loss", Compile::layers_and_loss},
-                                                  {"loss,layers", Compile::layers_and_loss}}};
 constexpr std::array<Word<Float8>, 2> kFloat8s{
     {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}}};
 constexpr std::array<Word<step::Reshards>, 3> kReshards{
@@ -367,9 +363,10 @@ constexpr std::array<Field, 58> kFields{{
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"compile", "PARTS",
-      "what torch.compile is called on: none, layers (each by itself, as torchtitan has it), loss, "
-      "layers,loss"},
-     [](FitQuestion& q, std::string_view w) { return choose("compile", w, kCompiles, q.compile); }},
+      "what torch.compile is called on: none, or a list of layers (each by itself, as torchtitan "
+      "has "
+      "it) and loss"},
+     [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
       "products of layers' linear modules in float8: none, tensorwise (torchao's, with dynamic "
       "scales; fully_shard gathers the weights so)"},
@@ -563,7 +560,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   }
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
-  add("compile", word_of(kCompiles, q.compile));
+  add("compile", compile_word(q.compile));
   add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));

@@ -20,6 +20,7 @@
 #include "fit/answer.h"
 #include "fit/expert_imbalance.h"
 #include "fit/megatron/setting.h"
+#include "step/compiled/compiled_parts.h"
 #include "step/parallel_options.h"
 #include "step/pipeline.h"
 
@@ -86,9 +87,6 @@ enum class Kernels : uint8_t {
   liger,  // Liger-Kernel
   fast,   // fms-acceleration's fast kernels, which come from unsloth
 };
-
-// What torch.compile is called on.
-enum class Compile : uint8_t { none, layers, loss, layers_and_loss };
 
 // Linear modules of layers whose products are in float8.
 enum class Float8 : uint8_t {
@@ -158,7 +156,7 @@ struct FitQuestion {
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
-  Compile compile = Compile::none;
+  step::CompiledParts compile;
   Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;
   Loss loss = Loss::automatic;
@@ -210,12 +208,6 @@ struct QuestionFlag {
 // Whether the step is on more than one device.
 [[nodiscard]] inline bool is_divided(const FitQuestion& question) {
   return question.division != Division::none || question.tensor_ranks > 1 || question.stages > 1;
-}
-[[nodiscard]] inline bool compiles_layers(const FitQuestion& question) {
-  return question.compile == Compile::layers || question.compile == Compile::layers_and_loss;
-}
-[[nodiscard]] inline bool compiles_loss(const FitQuestion& question) {
-  return question.compile == Compile::loss || question.compile == Compile::layers_and_loss;
 }
 // Whether by DeepSpeed's ZeRO.
 [[nodiscard]] inline bool is_zero(Division division) {

@@ -146,6 +146,22 @@ TEST(FitQuestion, TheThirdStageHasSettingsOfItsOwn) {
   EXPECT_FALSE(question.set("method", "fsdp2:1"));
 }
 
+TEST(FitQuestion, CompilesWhatIsListed) {
+  FitQuestion question;
+  for (const char* words : {"layers,loss", "loss,layers"}) {
+    ASSERT_TRUE(question.set("compile", words));
+    EXPECT_TRUE(question.compile.layers && question.compile.loss);
+    EXPECT_EQ(setting_of(settings_of(question), "compile"), "layers,loss");
+  }
+  ASSERT_TRUE(question.set("compile", "loss"));
+  EXPECT_EQ(question.compile, (step::CompiledParts{.loss = true}));
+  ASSERT_TRUE(question.set("compile", "none"));
+  EXPECT_FALSE(question.compile.any());
+  for (const char* words : {"", "layer", "layers,", ",loss", "layers loss", "none,layers"}) {
+    EXPECT_FALSE(question.set("compile", words)) << words;
+  }
+}
+
 TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   FitQuestion question;
   ASSERT_TRUE(question.set("method", "lora,fsdp1:8"));

@@ -17,7 +17,6 @@ namespace headroom::op {
 namespace {
 
 struct RingSizes {
-  bool causal = false;
   int64_t ranks = 1;
   double flops = 0;  // forward, of this rank
 };
@@ -26,7 +25,7 @@ RingSizes sizes_of(const Tensor& query, const Tensor& key, bool causal, int64_t 
   const double pairs = static_cast<double>(query.size(-2)) * static_cast<double>(key.size(-2));
   const double all = 4.0 * static_cast<double>(query.size(0) * query.size(1)) * pairs *
                      static_cast<double>(ranks) * static_cast<double>(query.size(-1));
-  return {causal, ranks, causal ? all / 2 : all};
+  return {ranks, causal ? all / 2 : all};
 }
 
 // Keys and values of all ranks, in one block.

@@ -40,7 +40,8 @@ struct EngineOptions {
 // of them is behind do not run, and nodes that run do not compute what goes there.
 struct GradientsWanted {
   std::span<op::Node* const> leaves;  // their AccumulateGrad nodes
-  // All nodes on the way from the roots to the leaves, both included.
+  // All nodes on the way from the roots to the leaves, both included. REQUIRES: not empty where
+  // there are leaves; without either all that is behind the roots runs.
   std::span<op::Node* const> between;
   bool retain_graph = false;
   // Before a node runs, with the gradients of its outputs (Node.register_prehook).

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 
-#include "model/load.h"
+#include "step/tiny_llama.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
@@ -16,19 +15,7 @@ using memory::Category;
 
 constexpr int64_t kLayers = 6;
 
-model::Graph llama() {
-  const auto config = text::parse_json(
-      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 112,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
-          "tie_word_embeddings": false, "num_hidden_layers": )" +
-          std::to_string(kLayers) + "}",
-      "test");
-  model::BuildOptions build;
-  build.batch = 2;
-  build.sequence = 24;
-  build.checkpointing = true;
-  return model::build_graph({*config, "test"}, build).value();
-}
+model::Graph llama() { return tiny_llama({.layers = kLayers, .checkpointing = true}); }
 
 TrainOptions options_of(int64_t ranks, int version = 1, bool inside_checkpoints = false) {
   TrainOptions options;

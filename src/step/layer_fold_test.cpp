@@ -4,27 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "model/load.h"
+#include "step/tiny_llama.h"
 #include "step/trace_equality.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
 namespace {
 
-model::Graph llama(int layers) {
-  const auto config = text::parse_json(
-      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 112,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
-          "tie_word_embeddings": false, "num_hidden_layers": )" +
-          std::to_string(layers) + "}",
-      "test");
-  model::BuildOptions build;
-  build.batch = 2;
-  build.sequence = 24;
-  return model::build_graph({*config, "test"}, build).value();
-}
+model::Graph llama(int layers) { return tiny_llama({.layers = layers}); }
 
 std::optional<LayerFold> fold_of(const model::Graph& graph) {
   return fold_layers(graph, std::vector<bool>(graph.regions.size()));

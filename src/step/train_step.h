@@ -14,6 +14,7 @@
 #include "model/graph.h"
 #include "operator/eager.h"
 #include "step/checkpoint.h"
+#include "step/compiled/compiled_parts.h"
 #include "step/optimizer.h"
 #include "step/parallel_options.h"
 #include "step/pipeline.h"
@@ -26,12 +27,6 @@ enum class CheckpointPolicy : uint8_t {
   full,  // every layer
   every_nth,
   core_attention,  // of every layer that alone
-};
-
-// What torch.compile is called on: each layer by itself, the loss function.
-struct CompiledParts {
-  bool layers = false;
-  bool loss = false;
 };
 
 struct TrainOptions {

@@ -122,10 +122,10 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
   EXPECT_EQ(eager->ranks, 8);
   EXPECT_EQ(eager->checkpointing.but_every, 2);
   EXPECT_EQ(eager->model, "meta-llama/Llama-3.1-8B");
-  EXPECT_EQ(eager->compile, Compile::none);
+  EXPECT_FALSE(eager->compile.any());
   const auto compiled = asked("torchtitan FSDP2 compile+float8", "FSDP8");
   ASSERT_TRUE(compiled) << compiled.error().to_string();
-  EXPECT_EQ(compiled->compile, Compile::layers);
+  EXPECT_EQ(compiled->compile, (step::CompiledParts{.layers = true}));
   EXPECT_EQ(compiled->float8, Float8::tensorwise);
   const auto shared = asked("torchtitan FSDP2 eager", "FSDP4 CP2");
   ASSERT_TRUE(shared) << shared.error().to_string();

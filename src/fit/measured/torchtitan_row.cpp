@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engines/training_setup.h"
 #include "fit/measured/row_words.h"
 #include "text/ascii.h"
 #include "text/parse_number.h"
@@ -56,7 +57,8 @@ Result<Degrees> degrees_of(std::string_view words) {
       }
     }
   }
-  const bool is_small = degrees.shards <= 65'536 && degrees.context <= 65'536;
+  const bool is_small =
+      degrees.shards <= engines::kMostDevices && degrees.context <= engines::kMostDevices;
   if (is_small && degrees.context >= 1 && degrees.shards * degrees.context > 1) return degrees;
   return unsupported("does not say among how many GPUs fully_shard divides it");
 }

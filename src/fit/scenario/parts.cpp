@@ -403,18 +403,18 @@ Result<void> check_division(const Scenario& s) {
 // What a compiled region may have in it: PyTorch's own operators, on whole tensors.
 Result<void> check_compile(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.compile == Compile::none) return {};
+  if (!q.compile.any()) return {};
   if (s.traced) return unsupported("compile", "torch.compile of a traced module");
   if (s.train.environment.torch < op::Version{2, 6}) {
     return contradiction("torch", "torch.compile is modelled as PyTorch has it since 2.6",
                          "a later one");
   }
-  if (compiles_loss(q) && s.loss != Loss::hf) {
+  if (q.compile.loss && s.loss != Loss::hf) {
     return contradiction("compile",
                          "a loss of fused kernels, or in chunks, is none that is compiled",
                          "--loss hf, or --compile layers");
   }
-  if (!compiles_layers(q)) return {};
+  if (!q.compile.layers) return {};
   if (q.method == Method::qlora || q.method == Method::gptq_lora) {
     return unsupported("compile", "quantized modules in compiled layers");
   }
@@ -440,7 +440,7 @@ Result<void> check_compile(const Scenario& s) {
 Result<void> check_float8(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.float8 == Float8::none) return {};
-  if (!compiles_layers(q)) {
+  if (!q.compile.layers) {
     return contradiction("float8", "torchao's float8 is modelled in compiled layers",
                          "--compile layers");
   }

@@ -169,7 +169,7 @@ void set_train(Scenario& s) {
   step::TrainOptions& train = s.train;
   train.weights = dtype_of(q.dtype);
   train.keep_outputs = q.keep_outputs;
-  train.compiled = {.layers = compiles_layers(q), .loss = compiles_loss(q)};
+  train.compiled = q.compile;
   train.accumulation = std::min(q.grad_accum, kSimulatedMicroBatches);
   train.clip_gradients = q.clip.has_value();
   train.optimizer_in_backward = q.optimizer_in_backward;

@@ -10,6 +10,7 @@
 #include "engines/deepspeed.h"
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
+#include "fit/compile_words.h"
 #include "fit/setup/torchtitan_file.h"
 #include "fit/stage3_flags.h"
 #include "fit/words.h"
@@ -235,11 +236,6 @@ std::string joined(const std::vector<std::string>& names) {
   return words;
 }
 
-std::string compile_word(bool layers, bool loss) {
-  if (layers) return loss ? "layers,loss" : "layers";
-  return loss ? "loss" : "none";
-}
-
 // What a Trainer's arguments say beside what launchers and engines do.
 Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& file,
                                std::vector<FlagWords>& flags) {
@@ -264,7 +260,8 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
-    flags.emplace_back("compile", compile_word(*setup.compiles_layers, *setup.compiles_loss));
+    flags.emplace_back("compile", compile_word({setup.compiles_layers.value_or(false),
+                                                setup.compiles_loss.value_or(false)}));
   }
   if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
   if (setup.sharing != Sharing::ddp) return {};

@@ -43,8 +43,8 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.optimizer_loop = loop_of(q.optimizer_loop);
   if (q.allocator != kPlannedAllocator) setup.allocator = q.allocator;
   setup.reshards = q.reshards != step::Reshards::none;
-  setup.compiles_layers = compiles_layers(q);
-  setup.compiles_loss = compiles_loss(q);
+  setup.compiles_layers = q.compile.layers;
+  setup.compiles_loss = q.compile.loss;
   setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
   return setup;
 }

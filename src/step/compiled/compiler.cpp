@@ -70,24 +70,23 @@ void run_program(Eager& eager, const JointGraph& joint, const Program& program, 
 
 std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool is_checkpointed) {
   auto region = std::make_shared<CompiledRegion>();
-  std::vector<bool> given(joint.values.size());
   std::vector<JointValueId> gradients;
   for (const auto& gradient : joint.gradients) {
     if (gradient) gradients.push_back(gradient->value);
   }
   region->has_backward = !gradients.empty();
-  std::vector<JointValueId> made;
   if (region->has_backward) {
-    std::vector<bool> at_hand = values_kept(joint, is_checkpointed);
-    std::vector<bool> is_given = at_hand;
+    const std::vector<bool> at_hand = values_kept(joint, is_checkpointed);
+    std::vector<bool> given = at_hand;
     for (const auto& gradient : joint.output_gradients) {
-      if (gradient) is_given[*gradient] = true;
+      if (gradient) given[*gradient] = true;
     }
-    region->backward = backward_program(joint, is_given, gradients);
+    region->backward = backward_program(joint, given, gradients);
     for (JointValueId value = 0; value < at_hand.size(); ++value) {
       if (at_hand[value] && region->backward.reads[value]) region->kept.push_back(value);
     }
   }
+  std::vector<bool> given(joint.values.size());
   for (const JointValueId value : joint.arguments) given[value] = true;
   std::vector<JointValueId> wanted;
   for (const JointTensor& output : joint.outputs) wanted.push_back(output.value);

@@ -1,6 +1,7 @@
 #include "step/compiled/joint_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -337,7 +338,7 @@ class JointTracer {
       return;
     }
     grads.resize(node.outputs.size());
-    if (is_product(node.name)) {
+    if (is_product(node)) {
       run_product(node, grads);
       return;
     }
@@ -353,11 +354,18 @@ class JointTracer {
   }
 
   // Autograd's node of a product makes the gradients of both factors. They are kernels of their
-  // own, each after the other factor alone. Of those of matrices the factors are saved in order, of
-  // elementwise ones in the order of the gradients that they are for.
-  static bool is_product(std::string_view name) {
-    return name == "MmBackward0" || name == "AddmmBackward0" || name == "BmmBackward0" ||
-           name == "BaddbmmBackward0" || name == "MulBackward0" || name == op::kFloat8Product;
+  // own, each after the other factor alone, but where both gradients go to one node (a square),
+  // which wants all or none. Of those of matrices the factors are saved in order, of elementwise
+  // ones in the order of the gradients that they are for.
+  static bool is_product(const Node& node) {
+    constexpr std::array<std::string_view, 6> kProducts{"MmBackward0",  "AddmmBackward0",
+                                                        "BmmBackward0", "BaddbmmBackward0",
+                                                        "MulBackward0", op::kFloat8Product};
+    if (std::ranges::find(kProducts, node.name) == kProducts.end()) return false;
+    std::set<const Node*> receivers;
+    return std::ranges::all_of(node.next, [&](const op::Edge& edge) {
+      return !edge.node || receivers.insert(edge.node.get()).second;
+    });
   }
 
   void run_product(Node& node, Grads& grads) {

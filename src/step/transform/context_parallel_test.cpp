@@ -4,25 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
-#include "model/load.h"
+#include "step/tiny_llama.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
 namespace {
 
-model::Graph llama(int64_t sequence, const std::string& more = "") {
-  const auto config = text::parse_json(
-      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 4096,
-          "tie_word_embeddings": false, "intermediate_size": 224)" +
-          more + "}",
-      "test");
-  model::BuildOptions build;
-  build.batch = 1;
-  build.sequence = sequence;
-  return model::build_graph({*config, "test"}, build).value();
+model::Graph llama(int64_t sequence, double attention_dropout = 0) {
+  return tiny_llama({.features = 224,
+                     .key_heads = 4,
+                     .batch = 1,
+                     .sequence = sequence,
+                     .attention_dropout = attention_dropout});
 }
 
 StepTrace trace_of(const model::Graph& graph) {
@@ -63,7 +57,7 @@ TEST(ContextParallel, SendsToItsNeighbours) {
 
 TEST(ContextParallel, TakesCausalAttentionWithoutDropout) {
   EXPECT_TRUE(apply_context_parallel(llama(256), 2));
-  EXPECT_FALSE(apply_context_parallel(llama(256, R"(, "attention_dropout": 0.1)"), 2));
+  EXPECT_FALSE(apply_context_parallel(llama(256, 0.1), 2));
   model::Graph none = llama(256);
   for (model::Operation& operation : none.operations) {
     if (operation.kind == op::OpKind::sdpa) operation.kind = op::OpKind::flash_attention;

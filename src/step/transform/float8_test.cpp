@@ -6,24 +6,13 @@
 #include <algorithm>
 #include <string>
 
-#include "model/load.h"
+#include "step/tiny_llama.h"
 #include "step/train_step.h"
 
 namespace headroom::step {
 namespace {
 
-model::Graph llama(int64_t features) {
-  const auto config = text::parse_json(
-      R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
-          "tie_word_embeddings": false, "intermediate_size": )" +
-          std::to_string(features) + "}",
-      "test");
-  model::BuildOptions build;
-  build.batch = 2;
-  build.sequence = 64;
-  return model::build_graph({*config, "test"}, build).value();
-}
+model::Graph llama(int64_t features) { return tiny_llama({.features = features, .sequence = 64}); }
 
 TrainOptions sharded_options() {
   TrainOptions options;
