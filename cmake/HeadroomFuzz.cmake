@@ -6,6 +6,11 @@
 # it is a plain program that replays the corpus once, as the ctest `fuzz.NAME.replay`: so the corpus
 # guards every compiler and sanitizer we build with.
 add_custom_target(headroom_fuzz_targets)
+if(HEADROOM_TESTS AND NOT HEADROOM_FUZZ)
+  add_library(headroom_fuzz_replay_main OBJECT ${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp)
+  target_compile_features(headroom_fuzz_replay_main PRIVATE cxx_std_20)
+  target_link_libraries(headroom_fuzz_replay_main PRIVATE headroom_warnings)
+endif()
 
 function(headroom_fuzz name)
   cmake_parse_arguments(FUZZ "" "SOURCE" "DEPS" ${ARGN})
@@ -23,7 +28,7 @@ function(headroom_fuzz name)
   if(HEADROOM_FUZZ)
     target_link_options(headroom_fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()
-    target_sources(headroom_fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp)
+    target_link_libraries(headroom_fuzz_${name} PRIVATE headroom_fuzz_replay_main)
     add_test(NAME fuzz.${name}.replay COMMAND headroom_fuzz_${name} ${corpus})
     set_tests_properties(fuzz.${name}.replay PROPERTIES LABELS fuzz TIMEOUT 120)
   endif()
