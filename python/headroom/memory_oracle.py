@@ -59,6 +59,7 @@ class Options:
     eval_mode: bool = False
     accumulation: int = 1
     tensor_ranks: int = 1
+    sequence_parallel: bool = False
     schedule: str = ""
     stages: int = 1
     stage: int = 0
@@ -334,7 +335,8 @@ class TrainingRun:
             if mesh is not None:
                 from headroom import tensor_ranks
                 self.recorder.passed_on = tensor_ranks.passed_on()
-                model = tensor_ranks.divide(model, mesh)
+                divide = tensor_ranks.divide_sequences if options.sequence_parallel else tensor_ranks.divide
+                model = divide(model, mesh)
             if has_adapter(options):
                 model = add_adapter(model, options)
             if options.freeze:
@@ -546,7 +548,7 @@ def run_oracle(config, options, count_saved=True):
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
     from headroom.tensor_ranks import mesh_of
-    with (_stages_of(options), mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
+    with (_stages_of(options), _loss_of(options), mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
           as_on_a_gpu(), module_apply_for_fakes()):
         run = TrainingRun(config, options, mesh)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
@@ -558,6 +560,14 @@ def run_oracle(config, options, count_saved=True):
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
                 "data_answers": answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
+
+
+def _loss_of(options):
+    """The loss of logits that lie in parts, where they do."""
+    if not options.sequence_parallel:
+        return contextlib.nullcontext()
+    from headroom.tensor_ranks import loss_of_parts
+    return loss_of_parts()
 
 
 @contextlib.contextmanager

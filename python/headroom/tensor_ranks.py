@@ -1,4 +1,4 @@
-"""One tensor-parallel rank of a transformers model, for the oracle: its plan applied, nothing sent.
+"""One tensor-parallel rank of a transformers model, for the oracle: a plan applied, nothing sent.
 
 The group of processes is PyTorch's fake one, in which this is rank 0 and collectives return at once:
 what DTensor allocates and keeps is as it would be. Entering `mesh_of` makes the group and leaving it
@@ -40,6 +40,63 @@ def divide(model, mesh):
     if tied:
         model.tie_weights()
     return model
+
+
+def divide_sequences(model, mesh):
+    """torchtitan's plan (parallelize_llama's apply_tp) on a transformers model of Llama's modules: between
+    the modules with a part of the features each rank has its part of the sequence, and the logits stay
+    in parts. What is in parts of the sequence stays a DTensor, by which the model sees whole sizes."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel,
+                                                   SequenceParallel, parallelize_module)
+
+    def scattered():
+        return RowwiseParallel(output_layouts=Shard(1), use_local_output=False)
+
+    def gathered():
+        return PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+
+    parallelize_module(model, mesh, {
+        "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1), use_local_output=False),
+        "model.norm": SequenceParallel(),
+        "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False),
+    })
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh, {
+            "input_layernorm": SequenceParallel(),
+            "self_attn": PrepareModuleInput(input_kwarg_layouts={"hidden_states": Shard(1)},
+                                            desired_input_kwarg_layouts={"hidden_states": Replicate()}),
+            **{f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"},
+            **{f"self_attn.{name}": SequenceParallel(sequence_dim=2, use_local_output=True)
+               for name in ("q_norm", "k_norm") if hasattr(layer.self_attn, name)},
+            "self_attn.o_proj": scattered(),
+            "post_attention_layernorm": SequenceParallel(),
+            "mlp": gathered(),
+            "mlp.gate_proj": ColwiseParallel(),
+            "mlp.up_proj": ColwiseParallel(),
+            "mlp.down_proj": scattered(),
+        })
+    return model
+
+
+@contextlib.contextmanager
+def loss_of_parts():
+    """loss_parallel(); it asks for each result's whole size by tensors that hold nothing, which a recorder
+    among the modes would count."""
+    from torch.distributed.tensor.parallel import loss
+    from torch.utils._python_dispatch import _disable_current_modes
+    asked = loss._propagate_tensor_meta
+
+    def unseen(*arguments):
+        with _disable_current_modes():
+            return asked(*arguments)
+
+    loss._propagate_tensor_meta = unseen
+    try:
+        with loss.loss_parallel():
+            yield
+    finally:
+        loss._propagate_tensor_meta = asked
 
 
 def passed_on():

@@ -227,7 +227,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 58> kFields{{
+constexpr std::array<Field, 59> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -255,6 +255,12 @@ constexpr std::array<Field, 58> kFields{{
       "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("pipeline-schedule", w, kSchedules, q.schedule);
+     }},
+    {{"sequence-parallel", "BOOL",
+      "with tp, true: norms and what is added up are of each rank's part of the sequence, and the "
+      "loss of its part of the vocabulary, as torchtitan has it"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("sequence-parallel", w, kSwitches, q.sequence_parallel);
      }},
     {{"nodes", "N", "machines that the GPUs are spread over; needs --link"},
      [](FitQuestion& q, std::string_view w) { return count("nodes", w, 65'536, q.nodes); }},
@@ -524,6 +530,9 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
   if (q.stages > 1) add("pipeline-schedule", word_of(kSchedules, q.schedule));
+  if (q.tensor_ranks > 1 && q.division != Division::gemini) {
+    add_switch("sequence-parallel", q.sequence_parallel);
+  }
   if (q.nodes > 1) add("nodes", std::to_string(q.nodes));
   if (!q.link.empty()) add("link", q.link);
   if (q.division == Division::ddp) {

@@ -117,9 +117,11 @@ struct FitQuestion {
   bool any_precision = false;  // a search looks at several (search/precision.h)
   Method method = Method::full;
   Division division = Division::none;
-  int64_t ranks = 1;          // that a division is among
-  int64_t replicas = 1;       // of all of them: FSDP's hybrid sharding
-  int64_t tensor_ranks = 1;   // that each product is divided among, within one of the others
+  int64_t ranks = 1;         // that a division is among
+  int64_t replicas = 1;      // of all of them: FSDP's hybrid sharding
+  int64_t tensor_ranks = 1;  // that each product is divided among, within one of the others
+  // Between divided products each of those has its part of the sequence, as torchtitan has it.
+  bool sequence_parallel = false;
   int64_t context_ranks = 1;  // that share each sequence, as context_parallel has it
   int64_t stages = 1;         // of a pipeline, as torch.distributed.pipelining runs it
   int64_t stage_chunks = 1;   // of the model on each of them, interleaved

@@ -8,18 +8,23 @@
 
 namespace headroom::op {
 
-namespace {
-
-// The maximum, then the cast.
 Tensor cast_to_float8(Eager& e, const Tensor& wide) {
+  const GradMode no_grad(e, false);
   Tensor narrow = e.empty(wide.sizes(), DType::f8);
   e.kernel(OpKind::amax, static_cast<double>(wide.elements()), wide.bytes(), 4);
   e.kernel(OpKind::cast, 0, wide.bytes(), narrow.bytes());
   return narrow;
 }
 
-bool is_float8_block(const Tensor& weight) {
-  return weight->storage->bytes < weight.elements() * element_size(weight.dtype());
+namespace {
+
+bool is_float8_block(const Tensor& tensor) {
+  return tensor->storage->bytes < tensor.elements() * element_size(tensor.dtype());
+}
+
+// What goes into a product: nothing new where it came cast.
+Tensor as_operand(Eager& e, const Tensor& tensor) {
+  return is_float8_block(tensor) ? Tensor() : cast_to_float8(e, tensor);
 }
 
 // [rows, inner] by [inner, columns], both in float8; a made tensor of `type`.
@@ -40,13 +45,13 @@ void float8_backward(Eager& e, Node& n, Grads& grads, Grads& results) {
   const Tensor& input = n.saved[0];
   const Tensor& weight = n.saved[1];
   const int64_t rows = input.size(0);
-  const Tensor gradient = cast_to_float8(e, grads[0]);
+  const Tensor gradient = as_operand(e, grads[0]);
   if (n.needs(0)) {
-    const Tensor narrow = is_float8_block(weight) ? Tensor() : cast_to_float8(e, weight);
+    const Tensor narrow = as_operand(e, weight);
     results[0] = float8_mm(e, rows, weight.size(0), weight.size(1), input.dtype());
   }
   if (n.needs(1)) {
-    const Tensor narrow = cast_to_float8(e, input);
+    const Tensor narrow = as_operand(e, input);
     results[1] = float8_mm(e, weight.size(0), rows, weight.size(1), weight.dtype());
   }
 }
@@ -57,8 +62,8 @@ Tensor float8_product(Eager& e, const Tensor& input, const Tensor& weight) {
   Tensor out;
   // Policies of selective checkpoints see a product like any other.
   if (!e.recall(OpKind::mm, {&out})) {
-    const Tensor narrow = cast_to_float8(e, input);
-    const Tensor narrow_weight = is_float8_block(weight) ? Tensor() : cast_to_float8(e, weight);
+    const Tensor narrow = as_operand(e, input);
+    const Tensor narrow_weight = as_operand(e, weight);
     out = float8_mm(e, input.size(0), input.size(1), weight.size(0), input.dtype());
     e.made(OpKind::mm, {&out});
   }

@@ -120,10 +120,12 @@ Tensor zero3_linear(Eager& e, const Tensor& input, const Tensor& weight, const T
 
 // --- float8 (float8_linear.cpp) ------------------------------------------------------------------
 // torchao's Float8Linear with dynamic scales of whole tensors: what goes into a product is cast
-// before each, both ways, and what comes out is of the input's type. A weight whose block has a
-// byte an element was cast before it was gathered. input [..., in], weight [out, in], bias [out] or
-// undefined.
+// before each, both ways, and what comes out is of the input's type. What lies in a block of a byte
+// an element, whatever its type, was cast before it was gathered. input [..., in], weight [out,
+// in], bias [out] or undefined.
 inline constexpr const char* kFloat8Product = "matmul_with_hp_or_float8_argsBackward";
+// The maximum, then the cast: a tensor of f8, without history.
+Tensor cast_to_float8(Eager& e, const Tensor& wide);
 Tensor float8_linear(Eager& e, const Tensor& input, const Tensor& weight, const Tensor& bias);
 
 // --- quantized weights (quantized.cpp) ---------------------------------------------------------
@@ -215,8 +217,9 @@ Tensor scaled_dot_product_attention(Eager& e, const Tensor& query, const Tensor&
 Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options);
 
-// The same among `ranks` that have a part of each sequence, as PyTorch's context_parallel has it: keys
-// and values of all are gathered, and each rank's are attended to by turns (ring_attention.cpp).
+// The same among `ranks` that have a part of each sequence, as PyTorch's context_parallel has it:
+// keys and values of all are gathered, and each rank's are attended to by turns
+// (ring_attention.cpp).
 Tensor ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                       bool causal, int64_t ranks);
 
@@ -239,8 +242,24 @@ Tensor parallel_split(Eager& e, const Tensor& self, int64_t ranks);
 // so, or is cut to the rank's part: for who takes it in the weight's layout, or, of a weight that
 // the head has too, where both gradients are added, until which the whole one lives.
 enum class RowsGradient : uint8_t { whole, cut, cut_to_add };
-Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices, int64_t rows,
-                          RowsGradient gradient);
+struct EmbeddingRows {
+  int64_t rows = 0;
+  RowsGradient gradient = RowsGradient::whole;
+  int64_t sequence_ranks = 1;  // that each keep their part of the sequence of what comes out
+};
+Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices,
+                          const EmbeddingRows& rows);
+// [batch, part, ...]: the ranks' parts of the sequence, put together; and back: the sum over the
+// ranks, of which each has its part (parallel_sequence.cpp). In float8 what is gathered, of forward
+// or of backward, is cast before, and comes in a block of a byte an element.
+enum class Gathers : uint8_t { as_it_is, in_float8 };
+Tensor parallel_gather_sequence(Eager& e, const Tensor& self, int64_t ranks,
+                                Gathers how = Gathers::as_it_is);
+Tensor parallel_scatter_sequence(Eager& e, const Tensor& self, int64_t ranks,
+                                 Gathers how = Gathers::as_it_is);
+// Mean cross entropy of logits [n, this rank's part of the classes], target [n]
+// (parallel_loss.cpp).
+Tensor parallel_loss(Eager& e, const Tensor& logits, const Tensor& target);
 
 // --- losses (loss.cpp) -------------------------------------------------------------------------
 // logits [n, classes], target [n]; a scalar.

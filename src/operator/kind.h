@@ -160,6 +160,9 @@ enum class OpGroup : uint8_t {
   X(parallel_gather, none)           \
   X(parallel_split, none)            \
   X(parallel_embedding, none)        \
+  X(parallel_gather_sequence, none)  \
+  X(parallel_scatter_sequence, none) \
+  X(parallel_loss, none)             \
   X(empty, none)                     \
   X(view, none)                      \
   X(reshape, none)                   \

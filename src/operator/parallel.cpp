@@ -5,6 +5,7 @@
 // Source: torch/distributed/tensor (_api.py, _redistribute.py, placement_types.py), and
 // torch/csrc/distributed/c10d/Functional.cpp (PyTorch 2.13).
 #include "operator/functional.h"
+#include "operator/parallel_sequence.h"
 
 namespace headroom::op {
 
@@ -127,8 +128,8 @@ Tensor parallel_split(Eager& e, const Tensor& self, int64_t ranks) {
 // The look-up is of this rank's rows; a row that is another's comes out as zeros. PyTorch's rule
 // for its gradient knows no part of the rows: each rank makes the gradient of the whole embedding,
 // and keeps it beside its part of the weight (embedding_dense_backward_strategy).
-Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices, int64_t rows,
-                          RowsGradient gradient) {
+Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices,
+                          const EmbeddingRows& rows) {
   Dims sizes = indices.sizes();
   sizes.push_back(weight.size(1));
   Tensor part;
@@ -146,16 +147,18 @@ Tensor parallel_embedding(Eager& e, const Tensor& weight, const Tensor& indices,
     e.kernel(OpKind::embedding, 0, part.bytes() + own.bytes(), part.bytes());
     e.kernel(OpKind::masked_fill, 0, mask.bytes(), part.bytes());
   }
-  Tensor out = summed(e, part);
+  const bool is_scattered = rows.sequence_ranks > 1;
+  Tensor out = is_scattered ? scattered_sequence(e, part, rows.sequence_ranks) : summed(e, part);
   if (Node* node = e.history("EmbeddingBackward0", {&weight}, {&out})) {
     node->save(indices);
-    node->apply = [rows, own = weight.sizes(), gradient](Eager& eager, Node& n, Grads& g,
-                                                         Grads& result) {
-      Tensor whole = embedding_gradient(eager, g[0], n.saved[0], {rows, own[1]});
+    node->apply = [rows, is_scattered, own = weight.sizes()](Eager& eager, Node& n, Grads& g,
+                                                             Grads& result) {
+      if (is_scattered) g[0] = gathered_sequence(eager, g[0], rows.sequence_ranks);
+      Tensor whole = embedding_gradient(eager, g[0], n.saved[0], {rows.rows, own[1]});
       g[0] = Tensor();
-      if (gradient != RowsGradient::whole) {
+      if (rows.gradient != RowsGradient::whole) {
         Tensor own_part = clone_contiguous(eager, eager.alias(whole, own, whole.strides()));
-        if (gradient == RowsGradient::cut) {
+        if (rows.gradient == RowsGradient::cut) {
           result[0] = std::move(own_part);
           return;
         }

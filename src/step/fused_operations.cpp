@@ -12,6 +12,10 @@ using op::Tensor;
 
 namespace {
 
+op::Gathers gathers_of(const model::Attributes& attributes) {
+  return attributes.flag ? op::Gathers::in_float8 : op::Gathers::as_it_is;
+}
+
 constexpr size_t kNumbersOfABase = 4;
 constexpr size_t kInputsOfAModule = 4;
 
@@ -179,8 +183,14 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
     case OpKind::parallel_split:
       return {op::parallel_split(e, in[0], a.ints[0])};
     case OpKind::parallel_embedding:
-      return {op::parallel_embedding(e, in[0], in[1], a.ints[0],
-                                     static_cast<op::RowsGradient>(a.ints[1]))};
+      return {op::parallel_embedding(
+          e, in[0], in[1], {a.ints[0], static_cast<op::RowsGradient>(a.ints[1]), a.ints[2]})};
+    case OpKind::parallel_gather_sequence:
+      return {op::parallel_gather_sequence(e, in[0], a.ints[0], gathers_of(a))};
+    case OpKind::parallel_scatter_sequence:
+      return {op::parallel_scatter_sequence(e, in[0], a.ints[0], gathers_of(a))};
+    case OpKind::parallel_loss:
+      return {op::parallel_loss(e, in[0], in[1])};
     case OpKind::fast_rms_norm:
       return {op::fast_rms_norm(e, in[0], in[1])};
     case OpKind::fast_rotary:

@@ -24,6 +24,17 @@ CASES = {
     "reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "reentrant"},
     "autocast": {"family": "llama", "changes": HEADS, "types": {"dtype": "float32", "autocast": "bfloat16"}},
 }
+# torchtitan's plan on transformers' modules. Masks are left out: they are made of whole sequences.
+SEQUENCE = {
+    **{f"sequence-{family}": {"family": family, "changes": HEADS} for family in ("llama", "qwen2", "qwen3", "mistral")},
+    "sequence-one-batch": {"family": "llama", "changes": HEADS, "batch": 1},
+    "sequence-four-ranks": {"family": "llama", "ranks": 4, "changes": {"vocab_size": 100, "num_attention_heads": 8, "num_key_value_heads": 4}},
+    "sequence-checkpointing": {"family": "llama", "changes": HEADS, "checkpointing": "non_reentrant"},
+    "sequence-selective": {"family": "llama", "changes": HEADS, "checkpointing": "selective"},
+}
+for case in SEQUENCE.values():
+    case |= {"attention": "sdpa", "sequence": True, "changes": {**case["changes"], "hidden_size": 64}}
+CASES |= SEQUENCE
 FULL = {family: {"family": family, "changes": HEADS}
         for family in ("qwen2", "mistral", "starcoder2", "granite", "glm", "glm4", "gemma", "gemma3_text")}
 # Only what lives at the most and at the end is held: scaled embeddings are scaled before they are let go of.
@@ -73,8 +84,9 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, tmp_path):
     """The second step: in the first, DTensor tries operators out on tensors of its own."""
     case = {**CASES, **FULL}[name]
     path = written(case, tmp_path)
-    settings = {"attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
-                "tensor_ranks": case.get("ranks", 2), **case.get("types", {"dtype": "bfloat16"}), **WORDS}
+    settings = {**WORDS, "attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
+                "tensor_ranks": case.get("ranks", 2), "batch": case.get("batch", 2),
+                "sequence_parallel": int(case.get("sequence", False)), **case.get("types", {"dtype": "bfloat16"})}
     oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings))
     ours = step_dump.run(path, **settings)
     expected = trace_compare.flatten(trace_compare.events_of(oracle, 1), trace_compare.start_bytes(oracle, 1))

@@ -26,10 +26,11 @@ constexpr std::array kRunners{
 };
 
 constexpr std::array kDegrees{
-    NotModelled{"tp", "torchtitan's tensor and sequence parallelism is not modelled"},
-    NotModelled{"pp", "torchtitan's pipelines are not modelled"},
     NotModelled{"ep", "torchtitan's expert parallelism is not modelled"},
 };
+
+// Of each stage, where nothing else is said (pipelining_utils.py).
+constexpr int64_t kPartsInterleaved = 2;
 
 // The number behind `name` at the beginning of a word.
 std::optional<int64_t> degree_of(std::string_view word, std::string_view name) {
@@ -40,6 +41,8 @@ std::optional<int64_t> degree_of(std::string_view word, std::string_view name) {
 struct Degrees {
   int64_t shards = 0;   // of data
   int64_t context = 1;  // ranks that share each sequence, among all of which shards are
+  int64_t tensor = 1;   // that share each product
+  int64_t stages = 1;   // of a pipeline
 };
 
 // "FSDP4 CP2"; nothing else may divide a step.
@@ -51,16 +54,46 @@ Result<Degrees> degrees_of(std::string_view words) {
     words.remove_prefix(std::min(end + 1, words.size()));
     degrees.shards = degree_of(word, "fsdp").value_or(degrees.shards);
     degrees.context = degree_of(word, "cp").value_or(degrees.context);
+    degrees.tensor = degree_of(word, "tp").value_or(degrees.tensor);
+    degrees.stages = degree_of(word, "pp").value_or(degrees.stages);
     for (const NotModelled& degree : kDegrees) {
       if (degree_of(word, degree.word).value_or(1) > 1) {
         return unsupported(std::string(degree.what));
       }
     }
   }
-  const bool is_small =
-      degrees.shards <= engines::kMostDevices && degrees.context <= engines::kMostDevices;
-  if (is_small && degrees.context >= 1 && degrees.shards * degrees.context > 1) return degrees;
+  const auto is_degree = [](int64_t degree) {
+    return degree >= 1 && degree <= engines::kMostDevices;
+  };
+  const bool is_each = is_degree(degrees.shards) && is_degree(degrees.context) &&
+                       is_degree(degrees.tensor) && is_degree(degrees.stages);
+  if (is_each && degrees.shards * degrees.context > 1) return degrees;
   return unsupported("does not say among how many GPUs fully_shard divides it");
+}
+
+int64_t devices_of(const Degrees& degrees) {
+  return degrees.shards * degrees.context * degrees.tensor * degrees.stages;
+}
+
+std::string method_of(const Degrees& degrees, bool is_interleaved) {
+  std::string words = "full,fsdp2:" + std::to_string(degrees.shards);
+  const auto add = [&](const char* word, int64_t count) {
+    if (count > 1) words += word + std::to_string(count);
+  };
+  add(",cp:", degrees.context);
+  add(",tp:", degrees.tensor);
+  add(",pp:", degrees.stages);
+  add(",vpp:", is_interleaved ? kPartsInterleaved : 1);
+  return words;
+}
+
+// A step's sequences on one device, which a pipeline takes in as many micro-batches as stages.
+Result<void> set_batch(const std::string& words, int64_t stages, FitQuestion& q) {
+  if (!q.set("batch", words) || q.batch % stages != 0) {
+    return unsupported("'micro_batch' is not a number that its stages divide");
+  }
+  q.batch /= stages;
+  return stages > 1 ? q.set("grad-accum", std::to_string(stages)) : Result<void>{};
 }
 
 std::string_view checkpointing_of(std::string_view words) {
@@ -82,16 +115,14 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
     if (has(framework, runner.word)) return unsupported(std::string(runner.what));
   }
   HEADROOM_ASSIGN(const Degrees degrees, degrees_of(text::lower(table.at(row, "parallelism"))));
-  if (table.at(row, "n_gpus") != std::to_string(degrees.shards * degrees.context)) {
-    return unsupported("'parallelism' is not the 'n_gpus' GPUs of fully_shard alone");
+  if (table.at(row, "n_gpus") != std::to_string(devices_of(degrees))) {
+    return unsupported("'parallelism' is not among the 'n_gpus' GPUs");
   }
   FitQuestion q;
   q.search = false;
   q.model = std::move(model);
   q.device = table.at(row, "gpu");
-  if (!q.set("batch", table.at(row, "micro_batch"))) {
-    return unsupported("the micro-batch is not a number");
-  }
+  HEADROOM_TRY(set_batch(table.at(row, "micro_batch"), degrees.stages, q));
   if (!q.set("seq", table.at(row, "seq_len"))) {
     return unsupported("the sequence length is not one number: '" + table.at(row, "seq_len") + "'");
   }
@@ -102,14 +133,16 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   // parallelize_llama.py and run_llama_train.sh of 9dec370; later, its ends are sharded by
   // themselves, and every layer is resharded.
   const bool is_of_2024 = has(table.at(row, "url"), "202412");
-  HEADROOM_TRY(q.set("shard-ends", is_of_2024 ? "false" : "true"));
-  HEADROOM_TRY(q.set("reshard-after-forward", is_of_2024 ? "but-last" : "true"));
+  if (degrees.stages == 1) {
+    HEADROOM_TRY(q.set("shard-ends", is_of_2024 ? "false" : "true"));
+    HEADROOM_TRY(q.set("reshard-after-forward", is_of_2024 ? "but-last" : "true"));
+  }
   HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
   if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", "tensorwise"));
-  std::string method = "full,fsdp2:" + std::to_string(degrees.shards);
-  if (degrees.context > 1) method += ",cp:" + std::to_string(degrees.context);
-  HEADROOM_TRY(q.set("method", method));
+  const bool is_interleaved = has(text::lower(table.at(row, "parallelism")), "interleaved");
+  HEADROOM_TRY(q.set("method", method_of(degrees, is_interleaved)));
+  if (degrees.tensor > 1) HEADROOM_TRY(q.set("sequence-parallel", "true"));
   HEADROOM_TRY(q.set("dtype", "fp32"));
   HEADROOM_TRY(q.set("mixed-precision", "bf16"));
   HEADROOM_TRY(q.set("reduce-dtype", "fp32"));

@@ -153,7 +153,8 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
     HEADROOM_TRY(rewrite(
         step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
                                              .model_type = model_type,
-                                             .cuts_gradients = q.division != Division::none})));
+                                             .cuts_gradients = q.division != Division::none,
+                                             .is_sequence_parallel = q.sequence_parallel})));
   }
   if (has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(with_quantized_base(s, *graph)));

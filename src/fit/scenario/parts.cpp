@@ -354,6 +354,13 @@ Result<void> check_tensor_parallel(const Scenario& s) {
       q.division != Division::ddp) {
     return unsupported("method", "tensor parallelism within ZeRO or FSDP's first version");
   }
+  if (q.sequence_parallel && s.loss != Loss::hf) {
+    return contradiction("loss", "the logits stay divided, and fused kernels take whole ones",
+                         "--loss hf");
+  }
+  if (q.sequence_parallel && q.kernels != Kernels::none) {
+    return unsupported("kernels", "fused kernels beside sequence parallelism");
+  }
   if (s.loss != Loss::hf && s.loss != Loss::fused) {
     return contradiction("loss", "the head's rows are divided, so its logits have to be gathered",
                          "--loss hf");
@@ -361,7 +368,9 @@ Result<void> check_tensor_parallel(const Scenario& s) {
   if (q.kernels == Kernels::fast) {
     return unsupported("kernels", "fms-acceleration's kernels beside tensor parallelism");
   }
-  if (q.optimizer_loop == OptimizerLoop::foreach || q.optimizer_loop == OptimizerLoop::fused) {
+  const bool is_of_many =
+      q.optimizer_loop == OptimizerLoop::foreach || q.optimizer_loop == OptimizerLoop::fused;
+  if (is_of_many && !q.sequence_parallel) {  // else all are DTensors
     return contradiction("optimizer",
                          "PyTorch's foreach and fused kernels refuse DTensors beside plain tensors",
                          "leave -foreach and -fused out");
@@ -380,8 +389,9 @@ Result<void> check_tensor_parallel(const Scenario& s) {
 
 // Within fully_shard's groups, as torchtitan has it.
 Result<void> check_context_parallel(const FitQuestion& q) {
-  if (q.tensor_ranks > 1 || q.stages > 1) {
-    return unsupported("method", "context parallelism beside tensor parallelism or pipelines");
+  if (q.tensor_ranks > 1 && !q.sequence_parallel) {
+    return unsupported("method", "context parallelism beside transformers' tensor parallelism",
+                       "--sequence-parallel true is");
   }
   if (q.method != Method::full) return unsupported("method", "adapters beside context parallelism");
   return {};
@@ -409,6 +419,9 @@ Result<void> check_compile(const Scenario& s) {
     return contradiction("torch", "torch.compile is modelled as PyTorch has it since 2.6",
                          "a later one");
   }
+  if (q.compile.loss && q.sequence_parallel && q.tensor_ranks > 1) {
+    return unsupported("compile", "a loss of divided logits", "--compile layers");
+  }
   if (q.compile.loss && s.loss != Loss::hf) {
     return contradiction("compile",
                          "a loss of fused kernels, or in chunks, is none that is compiled",
@@ -421,7 +434,10 @@ Result<void> check_compile(const Scenario& s) {
   if (q.kernels != Kernels::none) {
     return unsupported("compile", "other libraries' kernels in compiled layers");
   }
-  if (q.tensor_ranks > 1) return unsupported("compile", "tensor parallelism in compiled layers");
+  if (q.tensor_ranks > 1 && !q.sequence_parallel) {
+    return unsupported("compile", "transformers' tensor parallelism in compiled layers",
+                       "--sequence-parallel true is");
+  }
   if (q.division == Division::zero3 || q.division == Division::gemini) {
     return contradiction("compile", "modules within a layer are hooked, which breaks its graph",
                          "--method fsdp2:N, or --compile loss");

@@ -64,8 +64,13 @@ Result<void> check_micro_batches(const FitQuestion& q) {
 // fully_shard within each stage, as torchtitan has it with pipelines.
 Result<void> check_division_of_stages(const FitQuestion& q) {
   if (q.division == Division::none && q.tensor_ranks == 1) return {};
-  if (q.division != Division::fsdp2 || q.tensor_ranks > 1 || q.replicas > 1) {
-    return unsupported("method", "a pipeline together with another way to divide than fsdp2:N");
+  if (q.division != Division::fsdp2 || q.replicas > 1) {
+    return unsupported("method", "a pipeline together with another way to divide than fsdp2:N",
+                       "tp:N and cp:N may stand beside that");
+  }
+  if (q.tensor_ranks > 1 && !q.sequence_parallel) {
+    return unsupported("method", "transformers' tensor parallelism in a pipeline",
+                       "--sequence-parallel true is");
   }
   // Schedules of several chunks gather and let go of whole stages by actions of their own.
   if (runs_in_rounds(q)) {

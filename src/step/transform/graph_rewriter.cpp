@@ -90,6 +90,19 @@ void GraphRewriter::let_go(ValueId value) {
   }
 }
 
+ValueId GraphRewriter::keep_beside(ValueId value, Var var) {
+  const ValueId kept = builder_.release(std::move(var));
+  beside_[value].push_back(kept);
+  return kept;
+}
+
+void GraphRewriter::drop_beside(ValueId value) {
+  const auto beside = beside_.find(value);
+  if (beside == beside_.end()) return;
+  for (const ValueId kept : beside->second) builder_.drop(kept);
+  beside_.erase(beside);
+}
+
 GraphRewriter::Outputs GraphRewriter::gone(const Operation& operation) {
   return Outputs(operation.outputs.size());
 }
@@ -140,6 +153,7 @@ Graph GraphRewriter::run(const Replace& replace, const std::function<void()>& at
         if (const ValueId value = renamed(instruction.index); value != kNoValue) {
           builder_.drop(value);
         }
+        drop_beside(instruction.index);
         break;
       case InstructionKind::enter: {
         model::Region region = source_.regions[instruction.index];

@@ -42,6 +42,8 @@ class GraphRewriter {
   // Drops `value` (of the source) now, where the source drops it right behind the operation that is
   // being replaced: what a module of several operations let go before it returned.
   void let_go(model::ValueId value);
+  // Lets `var` live until the source drops `value`; gives its name here.
+  model::ValueId keep_beside(model::ValueId value, model::Var var);
   // The answer for an operation that goes without a replacement.
   static Outputs gone(const model::Operation& operation);
 
@@ -63,6 +65,7 @@ class GraphRewriter {
   };
 
   void copy_operation(const model::Operation& operation, const Replace& replace);
+  void drop_beside(model::ValueId value);
   void rename(std::vector<model::ValueId>& values) const;
   [[nodiscard]] model::ValueId output(model::ValueId value) const;
   [[nodiscard]] model::ValueId renamed(model::ValueId value) const;
@@ -74,7 +77,8 @@ class GraphRewriter {
   std::vector<model::ValueId> names_;  // by value of the source
   size_t at_ = 0;                      // instruction of the source that is being copied
   std::vector<Added> added_;
-  std::map<model::ValueId, model::ValueId> outputs_;  // by value of the source
+  std::map<model::ValueId, model::ValueId> outputs_;              // by value of the source
+  std::map<model::ValueId, std::vector<model::ValueId>> beside_;  // by value of the source
 };
 
 }  // namespace headroom::step

@@ -53,7 +53,9 @@ std::vector<Dims> whole_sizes(const Graph& graph) {
     if (!p.tied_to) declare(p.value, p.shape, p.dtype);
   }
   for (const Parameter& p : graph.buffers) declare(p.value, p.shape, p.dtype);
-  for (const model::GraphInput& i : graph.inputs) declare(i.value, i.shape, i.dtype);
+  for (const model::GraphChunk& chunk : model::chunks_of(graph)) {
+    for (const model::GraphInput& i : chunk.inputs) declare(i.value, i.shape, i.dtype);
+  }
   std::vector<op::Tensor> inputs;
   std::vector<op::Tensor> outputs;
   for (const model::Instruction& instruction : graph.instructions) {
@@ -84,6 +86,9 @@ struct DividedModule {
   }
 };
 
+// [batch, sequence, ...]
+const Split kSequence{1, 1};
+
 struct Embedding {
   int64_t rows = 0;  // on one device
   bool is_tied = false;
@@ -113,15 +118,30 @@ class TensorParallelWriter {
         sizes_(whole_sizes(graph)),
         splits_(graph.value_count),
         parts_(graph.parameters.size()),
-        rewriter_(graph) {}
+        rewriter_(graph) {
+    if (!options.is_sequence_parallel) return;
+    for (const model::GraphChunk& chunk : model::chunks_of(graph)) {
+      for (const model::GraphInput& i : chunk.inputs) {
+        if (i.requires_grad) splits_[i.value] = kSequence;
+      }
+    }
+  }
 
   void choose(const TensorPlan& plan) {
     mark_head();
     for (const LinearSite& site : linear_sites(graph_)) {
       const std::string& weight = graph_.parameters[site.weight].name;
       if (head_.contains(site.product)) {
-        divide({site, TensorStyle::colwise_gather_output});
+        divide({site, options_.is_sequence_parallel ? TensorStyle::colwise
+                                                    : TensorStyle::colwise_gather_output});
         vocabulary_ = site.out_features;
+        if (options_.is_sequence_parallel && vocabulary_ % options_.ranks != 0) {
+          error_ =
+              Error{ErrorCode::usage,
+                    "a vocabulary of " + std::to_string(vocabulary_) + " that " +
+                        std::to_string(options_.ranks) + " ranks do not divide",
+                    "--sequence-parallel", "--sequence-parallel false, which gathers the logits"};
+        }
         continue;
       }
       for (const TensorRule& of_plan : plan.rules) {
@@ -132,12 +152,14 @@ class TensorParallelWriter {
       }
     }
     for (const TensorRule& rule : plan.rules) {
+      if (options_.is_sequence_parallel) continue;  // sums wait for whoever takes the gradients
       if (rule.style == TensorStyle::replicated_with_grad_allreduce) mark_reduced(rule.module);
     }
     choose_embedding(plan);
   }
 
   Result<Graph> run() {
+    if (error_) return *error_;
     Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });
     if (error_) return *error_;
     for (size_t i = 0; i < graph.parameters.size(); ++i) {
@@ -145,6 +167,7 @@ class TensorParallelWriter {
       const size_t holder = parameter.tied_to.value_or(static_cast<uint32_t>(i));
       parameter.shape = local_sizes(parameter.shape, parts_[holder], options_.ranks);
     }
+    if (options_.is_sequence_parallel) divide_what_is_passed_on(graph);
     return graph;
   }
 
@@ -156,6 +179,20 @@ class TensorParallelWriter {
         const model::Instruction& instruction = graph_.instructions[i];
         if (instruction.kind == InstructionKind::operation) head_.insert(instruction.index);
       }
+    }
+  }
+
+  // Between stages of a pipeline each rank sends its part to its like.
+  void divide_what_is_passed_on(Graph& graph) const {
+    const auto divide = [&](std::vector<model::GraphInput>& inputs) {
+      for (model::GraphInput& input : inputs) {
+        if (input.requires_grad) input.shape = local_sizes(input.shape, kSequence, options_.ranks);
+      }
+    };
+    divide(graph.inputs);
+    for (model::GraphChunk& chunk : graph.chunks_before) divide(chunk.inputs);
+    if (graph.passed_on.size() > 1) {
+      graph.passed_on = local_sizes(graph.passed_on, kSequence, options_.ranks);
     }
   }
 
@@ -208,6 +245,27 @@ class TensorParallelWriter {
     return rewriter_.builder().apply(OpKind::parallel_weight, {std::move(var)});
   }
 
+  // What stands for the whole sequence; made once, and there as long as the part is.
+  Var whole_sequence(ValueId part) {
+    GraphBuilder& g = rewriter_.builder();
+    const auto known = whole_.find(part);
+    if (known != whole_.end()) return g.existing(known->second);
+    Var whole =
+        apply_with(OpKind::parallel_gather_sequence, rewriter_.value(part), {options_.ranks});
+    const ValueId kept = rewriter_.keep_beside(part, std::move(whole));
+    whole_.emplace(part, kept);
+    return g.existing(kept);
+  }
+
+  // What a row-parallel module answers with: the sum over the ranks.
+  Var summed(Var y, ValueId out) {
+    if (!options_.is_sequence_parallel) {
+      return rewriter_.builder().apply(OpKind::parallel_sum, {std::move(y)});
+    }
+    splits_[out] = kSequence;
+    return apply_with(OpKind::parallel_scatter_sequence, std::move(y), {options_.ranks});
+  }
+
   Var apply_with(OpKind kind, Var x, const model::Numbers& numbers) {
     model::Attributes attributes;
     attributes.ints = numbers;
@@ -225,6 +283,11 @@ class TensorParallelWriter {
     }
     if (operation.kind == OpKind::embedding && embeddings_.contains(operation.inputs[0])) {
       return embedding_of(operation);
+    }
+    if (operation.kind == OpKind::cross_entropy && splits_[operation.inputs[0]].dim == 1) {
+      return {rewriter_.builder().apply(
+          OpKind::parallel_loss,
+          {rewriter_.value(operation.inputs[0]), rewriter_.value(operation.inputs[1])})};
     }
     GraphRewriter::Outputs outputs = divided(operation);
     const auto last = lasts_.find(at);
@@ -251,8 +314,11 @@ class TensorParallelWriter {
     const Split x_split = splits_[operation.inputs[x_at]];
     GraphBuilder& g = rewriter_.builder();
     if (module.has_part_of_output()) {
-      if (x_split) return fail(module, "takes what is divided already");
-      if (!module.site.conv1d) {
+      if (options_.is_sequence_parallel && x_split == kSequence) {
+        inputs[0] = whole_sequence(operation.inputs[0]);
+      } else if (x_split) {
+        return fail(module, "takes what is divided already");
+      } else if (!module.site.conv1d) {
         inputs[0] = g.apply(OpKind::parallel_input, {std::move(inputs[0])});
       }
       Var y = g.apply(operation.kind, std::move(inputs), operation.attributes);
@@ -273,10 +339,17 @@ class TensorParallelWriter {
     }
     Var y = g.apply(operation.kind, std::move(inputs), operation.attributes);
     if (module.site.conv1d) return {std::move(y)};  // summed once it has its own sizes again
-    return {g.apply(OpKind::parallel_sum, {std::move(y)})};
+    return {summed(std::move(y), out)};
   }
 
   GraphRewriter::Outputs embedding_of(const Operation& operation) {
+    const Dims& out = sizes_[operation.outputs[0]];
+    if (options_.is_sequence_parallel && (out.size() < 2 || out[1] % options_.ranks != 0)) {
+      error_ = Error{ErrorCode::usage,
+                     "a sequence that " + std::to_string(options_.ranks) + " ranks do not divide",
+                     "--seq", "a multiple of tensor parallelism's ranks"};
+      return {};
+    }
     std::vector<Var> inputs{rewriter_.value(operation.inputs[0]),
                             rewriter_.value(operation.inputs[1])};
     model::Attributes attributes;
@@ -284,7 +357,9 @@ class TensorParallelWriter {
     const op::RowsGradient gradient = embedding.is_tied         ? op::RowsGradient::cut_to_add
                                       : options_.cuts_gradients ? op::RowsGradient::cut
                                                                 : op::RowsGradient::whole;
-    attributes.ints = {embedding.rows, static_cast<int64_t>(gradient)};
+    attributes.ints = {embedding.rows, static_cast<int64_t>(gradient),
+                       options_.is_sequence_parallel ? options_.ranks : 1};
+    if (options_.is_sequence_parallel) splits_[operation.outputs[0]] = kSequence;
     return {rewriter_.builder().apply(OpKind::parallel_embedding, std::move(inputs), attributes)};
   }
 
@@ -345,6 +420,7 @@ class TensorParallelWriter {
   std::map<uint32_t, DividedModule> firsts_;    // of Conv1D
   std::map<uint32_t, DividedModule> lasts_;
   std::set<ValueId> reduced_;                // weights
+  std::map<ValueId, ValueId> whole_;         // by part of a sequence
   std::map<ValueId, Embedding> embeddings_;  // by weight
   int64_t vocabulary_ = 0;
   std::optional<Error> error_;
@@ -359,6 +435,12 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
                  "tensor parallelism of '" + std::string(options.model_type) +
                      "' cannot be modelled yet (experts, for one)",
                  "--method", "fsdp2:N, ddp:N"};
+  }
+  if (options.is_sequence_parallel && !plan->divides_sequences) {
+    return Error{ErrorCode::usage,
+                 "sequence parallelism of '" + std::string(options.model_type) +
+                     "' is not modelled: torchtitan's plan is for Llama, Mistral, Qwen2 and Qwen3",
+                 "--sequence-parallel", "false"};
   }
   const auto apply = [&](bool divides_heads) {
     TensorParallelWriter writer(graph, options, divides_heads);

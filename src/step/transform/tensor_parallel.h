@@ -8,8 +8,15 @@
 // products are divided and put together, as phi3's are. Norms, and whatever the plan does not name,
 // are whole on every rank. Ours is the first rank, whose part is the largest.
 //
+// Sequence parallel, it is torchtitan's plan instead: between divided modules each rank has its part
+// of the sequence; what attention and the feed-forward take is gathered once, what they answer is
+// summed and scattered, norms run on the part; the gradients of their weights are summed as they are
+// reduced or stepped, which is small and not here. The
+// logits stay divided by class, and the loss is of the parts (operator/parallel_loss.cpp).
+//
 // Source: transformers/distributed/tensor_parallel.py, distributed/mixin.py (init_parallel_plans);
-// operator/parallel.cpp. Cost: a forward pass without memory events, some ms for a 7B model.
+// torchtitan/models/llama3/infra/parallelize.py (apply_tp, 2024-12 to 2026); operator/parallel.cpp.
+// Cost: a forward pass without memory events, some ms for a 7B model.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +33,12 @@ struct TensorParallelOptions {
   // Data parallelism around it holds gradients in the layout of the weights: that of an embedding,
   // which comes whole, is cut.
   bool cuts_gradients = false;
+  bool is_sequence_parallel = false;
 };
 
 // Apply it to the model as built (after fused kernels, before adapters and autocast). Errors: no
-// plan for the architecture, heads that the ranks do not divide, a module that has no rule.
+// plan for the architecture, heads or a sequence that the ranks do not divide, a module that has no
+// rule.
 [[nodiscard]] Result<model::Graph> apply_tensor_parallel(const model::Graph& graph,
                                                          const TensorParallelOptions& options);
 

@@ -122,13 +122,13 @@ struct Entry {
   TensorPlan plan;
 };
 constexpr std::array kEntries = std::to_array<Entry>({
-    {"llama", {kLlama}},
-    {"mistral", {kLlama}},
+    {"llama", {kLlama, true, true}},
+    {"mistral", {kLlama, true, true}},
     {"gemma", {kLlama}},
     {"gemma2", {kLlama}},
     {"gemma3_text", {kNormedHeads}},
-    {"qwen2", {kLlama}},
-    {"qwen3", {kNormedHeads}},
+    {"qwen2", {kLlama, true, true}},
+    {"qwen3", {kNormedHeads, true, true}},
     {"granite", {kLlama}},
     {"phi", {kPhi}},
     {"phi3", {kPhi3}},

@@ -32,7 +32,8 @@ struct TensorRule {
 
 struct TensorPlan {
   std::span<const TensorRule> rules;
-  bool is_transformers = true;  // false: ours
+  bool is_transformers = true;     // false: ours
+  bool divides_sequences = false;  // of torchtitan's modules, whatever they are called
 };
 
 // Nothing for an architecture that is not known.
