@@ -42,7 +42,7 @@ class DeviceCatalogue {
   //   fits
   //         a single device ("h200"); "cpu"; or "auto", the first GPU of this machine
   //   KEY   memory, usable_memory, bandwidth, l2, link, pcie, context; fp32, tf32, fp16, bf16, fp8,
-  //         int8, fp4. "h100-sxm-80gb,bandwidth=8TB/s"
+  //         int8, fp4; power, a limit to it. "h100-sxm-80gb,bandwidth=8TB/s"
   // A name that fits several devices is an Error with the candidates.
   [[nodiscard]] Result<Device> find(std::string_view spec,
                                     const Detector& detector = detect_gpus) const;

@@ -79,6 +79,7 @@ struct Device {
   Figure<int64_t> sm_count;     // streaming multiprocessors, or AMD's compute units
   Figure<BytesPerSecond> link;  // to other GPUs, one direction, all links; 0 without
   std::string link_kind;        // "NVLink 4", "none"
+  Figure<Watts> power;          // that the board may draw, as it is delivered
   Figure<BytesPerSecond> pcie;  // to the host, one direction
   int pcie_generation = 0;
   // Outside PyTorch's allocator in one training process without communication: the context, the

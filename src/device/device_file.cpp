@@ -74,6 +74,7 @@ class Reader {
     HEADROOM_TRY(read_capability(view, device));
     HEADROOM_TRY(read_rates(view, device));
     HEADROOM_TRY(read_links(view, device));
+    HEADROOM_TRY(read_power(view, device));
     if (Device* known = find(name)) {
       *known = std::move(device);
     } else {
@@ -193,6 +194,13 @@ class Reader {
       HEADROOM_TRY(attach_source(*rate, figure));
     }
     return {};
+  }
+
+  Result<void> read_power(const JsonView& view, Device& device) {
+    HEADROOM_ASSIGN(const auto power, view.optional_object("board_power_watts"));
+    if (!power) return {};
+    HEADROOM_ASSIGN(device.power.value.value, power->get_double("value", kMinWatts, kMaxWatts));
+    return attach_source(*power, device.power);
   }
 
   Result<void> read_links(const JsonView& view, Device& device) {

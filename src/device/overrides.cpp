@@ -1,12 +1,14 @@
 #include "device/overrides.h"
 
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/suggest.h"
 #include "device/limits.h"
+#include "device/power_limit.h"
 #include "text/quantity.h"
 #include "text/utf8.h"
 
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kByteKeys{"memory", "usable_memory", "l2", "context"};
 constexpr std::array<std::string_view, 3> kBandwidthKeys{"bandwidth", "link", "pcie"};
+constexpr std::string_view kPowerKey = "power";
 
 std::string show(std::string_view text) {
   return "'" + text::elide(text::printable(text.substr(0, 200)), 40) + "'";
@@ -76,6 +79,7 @@ Result<void> apply_one(Device& device, std::string_view key, std::string_view va
     if (key == name_of(type)) return set_rate(device, type, value);
     keys.push_back(name_of(type));
   }
+  keys.push_back(kPowerKey);
   const std::string_view nearest = nearest_word(key, keys);
   return usage("a device has no figure " + show(key),
                nearest.empty() ? "memory, bandwidth and bf16 are some that it has"
@@ -86,6 +90,7 @@ Result<void> apply_one(Device& device, std::string_view key, std::string_view va
 
 Result<void> apply_overrides(Device& device, std::string_view list) {
   std::set<std::string_view> seen;
+  std::optional<Watts> limit;  // of the rates as they are given
   for (bool more = true; more;) {
     const size_t comma = list.find(',');
     const std::string_view item = list.substr(0, comma);
@@ -97,12 +102,16 @@ Result<void> apply_overrides(Device& device, std::string_view list) {
     }
     const std::string_view key = item.substr(0, equals);
     if (!seen.insert(key).second) return usage("device figure " + show(key) + " is given twice");
+    if (key == kPowerKey) {
+      HEADROOM_ASSIGN(limit.emplace(), text::parse_watts(item.substr(equals + 1), key));
+      continue;
+    }
     HEADROOM_TRY(apply_one(device, key, item.substr(equals + 1)));
   }
   if (device.memory.known() && device.usable_memory.value > device.memory.value) {
     return usage("usable_memory is larger than memory");
   }
-  return {};
+  return limit ? limit_power(device, *limit) : Result<void>{};
 }
 
 }  // namespace headroom::device

@@ -109,8 +109,12 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
     logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
     seed = e.empty(seed_sizes, DType::i64);
     offset = e.empty({}, DType::i64);
-    e.kernel(OpKind::sdpa, flops, query.bytes() + key.bytes() + value.bytes(), out.bytes(),
-             out.dtype());
+    e.kernel({.kind = OpKind::sdpa,
+              .flops = flops,
+              .bytes_read = query.bytes() + key.bytes() + value.bytes(),
+              .bytes_written = out.bytes(),
+              .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
+              .is_flash = is_flash});
     e.made(OpKind::sdpa, {&out, &logsumexp, &seed, &offset});
   }
   if (Node* node = e.history(name, {&query, &key, &value, &mask}, {&out})) {
@@ -129,7 +133,12 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
       if (n.needs(3)) result[3] = mask_gradient(eager, n.saved[Saved::mask]);
       const ScratchBlocks blocks = is_flash ? flash_backward_blocks(eager, sizes, q.dtype())
                                             : efficient_backward_blocks(eager, sizes, q.dtype());
-      eager.kernel(OpKind::sdpa, 2.5 * flops, 3 * g[0].bytes(), 3 * g[0].bytes(), q.dtype());
+      eager.kernel({.kind = OpKind::sdpa,
+                    .flops = 2.5 * flops,
+                    .bytes_read = 3 * g[0].bytes(),
+                    .bytes_written = 3 * g[0].bytes(),
+                    .element_bytes = static_cast<uint8_t>(element_size(q.dtype())),
+                    .is_flash = is_flash});
     };
     e.finish(*node);
   }
@@ -280,7 +289,8 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
                   .bytes_written = out.bytes(),
                   .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
                   .rows = query.size(1),
-                  .keys = key.size(1)};
+                  .keys = key.size(1),
+                  .is_flash = true};
   e.kernel(work);
   Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {

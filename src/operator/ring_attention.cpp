@@ -46,7 +46,8 @@ void attend(Eager& e, const RingSizes& sizes, const Tensor& query, const Tensor&
             .bytes_written = query.bytes(),
             .element_bytes = static_cast<uint8_t>(element_size(query.dtype())),
             .rows = query.size(-2),
-            .keys = key.size(-2) * sizes.ranks});
+            .keys = key.size(-2) * sizes.ranks,
+            .is_flash = true});
 }
 
 void ring_backward(Eager& e, Node& n, Grads&, Grads& results, const RingSizes& sizes) {

@@ -23,6 +23,7 @@ struct KernelWork {
   int64_t keys = 0;
   Permuted permuted{};
   bool has_bias = false;  // a product that begins with a bias in each row of its result
+  bool is_flash = false;  // FlashAttention-2's kernel
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.

@@ -37,6 +37,7 @@ std::string decimal(double value, const char* unit) {
 std::string words_of(Bytes value) { return format_bytes(value); }
 std::string words_of(BytesPerSecond value) { return decimal(value.value, "B/s"); }
 std::string words_of(FlopsPerSecond value) { return decimal(value.value, "FLOPS"); }
+std::string words_of(Watts value) { return decimal(value.value, "W"); }
 std::string words_of(int64_t value) { return std::to_string(value); }
 std::string words_of(device::ComputeCapability value) {
   return std::to_string(value.major) + "." + std::to_string(value.minor);
@@ -53,6 +54,7 @@ std::string short_words(const Figure<T>& figure) {
 Json json_of(Bytes value) { return value; }
 Json json_of(BytesPerSecond value) { return value.value; }
 Json json_of(FlopsPerSecond value) { return value.value; }
+Json json_of(Watts value) { return value.value; }
 Json json_of(int64_t value) { return value; }
 Json json_of(device::ComputeCapability value) { return words_of(value); }
 
@@ -89,6 +91,7 @@ Json device_json(const Device& device) {
   json.set("dense_flops_per_second", std::move(rates));
   set_figure(json, "l2_bytes", device.l2);
   set_figure(json, "sm_count", device.sm_count);
+  set_figure(json, "board_power_watts", device.power);
   if (device.link.known()) {
     json.set("link_bytes_per_second", figure_json(device.link).set("kind", device.link_kind));
   }
@@ -177,6 +180,7 @@ std::string device_text(const Device& device, const text::Terminal& terminal) {
     table.row(std::string(name_of(rate)), device.rate(rate));
   }
   table.row("sm count", device.sm_count);
+  table.row("board power", device.power);
   table.row("compute capability", device.compute_capability);
   const std::string link = device.link_kind.empty() ? "" : " (" + device.link_kind + ")";
   table.row("link" + link, device.link);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/result.h"
 #include "operator/eager.h"
@@ -45,7 +47,9 @@ class Recorder : public op::Sink {
   uint32_t on_workspace(int64_t bytes) override;
   void on_kernel(const op::KernelWork& work) override { write(work, Peers::none); }
   void on_collective(const op::KernelWork& work) override;
-  void on_await_sent() override { await(sent_); }
+  void on_await_sent() override {
+    if (sent_) await(*std::exchange(sent_, std::nullopt));
+  }
   void on_saved(uint32_t buffer) override;
   void on_module(uint32_t module) override;
 
@@ -145,7 +149,8 @@ class Recorder : public op::Sink {
   uint32_t module_ = 0;
   uint32_t stream_ = 0;
   uint32_t collectives_ = 0;  // begun until now
-  uint32_t sent_ = 0;         // the latest of them that went around a ring
+  // The latest of them that went around a ring, until somebody waited for it.
+  std::optional<uint32_t> sent_;
   uint32_t awaited_ = 0;      // the number behind the one that the next launch waits for; 0: none
   bool awaits_all_ = false;
 };

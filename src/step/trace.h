@@ -33,6 +33,7 @@ struct OperatorCall {
   Phase phase{};
   uint8_t element_bytes = 0;  // as KernelWork has it
   bool has_bias = false;      // so too
+  bool is_flash = false;      // so too
   Peers peers = Peers::none;  // of a collective
   bool follows = false;  // of a gather of parameters: it begins behind what was launched before
   // Before this call the stream that computes waits for the collective that was begun so many

@@ -92,4 +92,11 @@ Result<FlopsPerSecond> parse_flops_per_second(std::string_view text, std::string
   return FlopsPerSecond{*value};
 }
 
+Result<Watts> parse_watts(std::string_view text, std::string_view name) {
+  static constexpr std::array<Unit, 2> kUnits{{{"w", 1}, {"kw", 1000}}};
+  const std::optional<double> value = parse_scaled(text, kUnits);
+  if (!value || *value > 1e9) return refuse(name, text, "a power such as 500W");
+  return Watts{*value};
+}
+
 }  // namespace headroom::text

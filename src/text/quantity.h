@@ -16,5 +16,6 @@ namespace headroom::text {
 Result<Bytes> parse_bytes(std::string_view text, std::string_view name);
 Result<BytesPerSecond> parse_bytes_per_second(std::string_view text, std::string_view name);
 Result<FlopsPerSecond> parse_flops_per_second(std::string_view text, std::string_view name);
+Result<Watts> parse_watts(std::string_view text, std::string_view name);
 
 }  // namespace headroom::text

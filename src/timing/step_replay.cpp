@@ -249,7 +249,7 @@ class Replayer {
 
 bool are_alike(const OperatorCall& a, const OperatorCall& b) {
   return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
-         a.has_bias == b.has_bias && a.peers == b.peers && a.awaits == b.awaits &&
+         a.has_bias == b.has_bias && a.is_flash == b.is_flash && a.peers == b.peers && a.awaits == b.awaits &&
          a.flops == b.flops && a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written &&
          a.rows == b.rows && a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
 }

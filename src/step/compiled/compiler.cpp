@@ -35,13 +35,17 @@ Tensor as_laid_out(Eager& eager, const Tensor& block, const JointTensor& joint) 
   return tensor;
 }
 
+// What is sent goes to whom it goes outside of generated code.
 void launch(Eager& eager, const std::vector<op::KernelWork>& kernels) {
   for (const op::KernelWork& work : kernels) {
-    if (op::group_of(work.kind) == op::OpGroup::gemm) eager.use_blas();
+    const op::OpGroup group = op::group_of(work.kind);
+    if (group == op::OpGroup::gemm) eager.use_blas();
     if (work.kind == op::OpKind::send_receive) {
       eager.send(work.bytes_read);
+    } else if (group == op::OpGroup::communication) {
+      eager.collective(work.kind, work.bytes_read, work.bytes_written);
     } else {
-      if (op::group_of(work.kind) == op::OpGroup::attention) eager.await_sent();
+      if (group == op::OpGroup::attention) eager.await_sent();
       eager.kernel(work);
     }
   }
