@@ -145,6 +145,21 @@ TEST(Catalogue, OverridesReplaceFiguresAndSaySo) {
   EXPECT_EQ(device.l2.value, catalogue().find("h100-sxm-80gb")->l2.value);
 }
 
+TEST(Catalogue, APowerLimitLowersTheClockAlone) {
+  const Device whole = *catalogue().find("h100-sxm-80gb");
+  const Device held = *catalogue().find("h100-sxm-80gb,power=400W");
+  // That of the H100 NVL, which is made for it.
+  EXPECT_NEAR(held.rate(Rate::bf16).value.value, 835.5e12, 1e9);
+  EXPECT_EQ(held.rate(Rate::bf16).provenance, Provenance::extrapolated);
+  EXPECT_EQ(held.bandwidth.value, whole.bandwidth.value);
+  EXPECT_EQ(catalogue().find("h100-sxm-80gb,power=0.7kW")->rate(Rate::fp8).value,
+            whole.rate(Rate::fp8).value);
+  for (const char* name : {"h100-sxm-80gb,power=800W", "h100-sxm-80gb,power=100W", "cpu,power=50W",
+                           "h100-sxm-80gb,power=500", "h100-sxm-80gb,power=nanW"}) {
+    EXPECT_FALSE(catalogue().find(name)) << name;
+  }
+}
+
 TEST(Catalogue, BadOverridesAreRefused) {
   for (const char* list :
        {"", ",", "memory", "memory=", "=8TB/s", "memory=80", "memory=1B", "memory=1e9TiB",

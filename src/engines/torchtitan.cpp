@@ -1,7 +1,6 @@
 #include "engines/torchtitan.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "engines/script_launch.h"
@@ -42,7 +41,7 @@ Result<void> check_modelled(ShellArguments& in) {
 // distributed/fsdp.py: "always" has the head gathered again, too.
 Result<void> read_resharding(ShellArguments& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto reshards, in.words("parallelism.fsdp-reshard-after-forward"));
-  setup.reshards = reshards != "never";
+  if (setup.stages == 1) setup.reshards = reshards != "never";  // stages stay gathered
   if (!reshards || reshards == "default" || reshards == "never") return {};
   return not_modelled(in, "parallelism.fsdp-reshard-after-forward", *reshards, "default or never");
 }
@@ -53,44 +52,75 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
   HEADROOM_TRY(in.take("parallelism.data-parallel-replicate-degree", replicas));
   int64_t shards = -1;
   HEADROOM_TRY(in.take("parallelism.data-parallel-shard-degree", shards, -1));
-  const int64_t context = setup.context_ranks;
-  if (replicas > kMostDevices / context || shards > kMostDevices / context / replicas) {
+  const int64_t within = setup.context_ranks * setup.tensor_ranks * setup.stages;
+  if (within > kMostDevices || replicas > kMostDevices / within ||
+      shards > kMostDevices / within / replicas) {
     return Error{ErrorCode::bad_input, "more GPUs than are known to train one model", in.file(),
                  ""};
   }
-  const int64_t others = replicas * context;
+  const int64_t others = replicas * within;
   if (shards < 1 && world > 0 && world % others == 0) shards = world / others;
   if (world > 0 && shards * others != world) {
     return Error{ErrorCode::bad_input,
-                 "replicas times shards" + std::string(context > 1 ? " times context ranks" : "") +
+                 "replicas times shards" +
+                     std::string(within > 1 ? " times context, tensor and pipeline ranks" : "") +
                      " are not the " + std::to_string(world) + " GPUs",
                  in.file(), ""};
   }
-  if (shards == 1 && context == 1) {
+  if (shards == 1 && setup.context_ranks == 1) {
     return not_modelled(in, "parallelism.data-parallel-shard-degree", "1",
                         "shards among two or more are");
   }
   setup.sharing = Sharing::fsdp2;
-  setup.shards_ends = true;
+  if (setup.stages == 1) setup.shards_ends = true;
   setup.replicas = replicas;
   setup.ranks = std::max<int64_t>(shards, 1);  // 1: not said
   return {};
 }
 
+Result<void> read_degree(ShellArguments& in, std::string_view name, int64_t& degree) {
+  HEADROOM_TRY(in.take(name, degree));
+  if (degree <= kMostDevices) return {};
+  return not_modelled(in, name, std::to_string(degree), "fewer are");
+}
+
+// Stages of as many layers as embedding and head leave, one on each rank.
+Result<void> read_pipeline(ShellArguments& in, TrainingSetup& setup) {
+  HEADROOM_TRY(read_degree(in, "parallelism.pipeline-parallel-degree", setup.stages));
+  HEADROOM_ASSIGN(const auto schedule, in.words("parallelism.pipeline-parallel-schedule"));
+  HEADROOM_ASSIGN(const auto layers, in.words("parallelism.pipeline-parallel-layers-per-stage"));
+  if (setup.stages == 1) return {};
+  setup.is_gpipe = schedule == "GPipe";
+  if (schedule && schedule != "1F1B" && !setup.is_gpipe) {
+    return not_modelled(in, "parallelism.pipeline-parallel-schedule", *schedule, "1F1B or GPipe");
+  }
+  if (layers) {
+    return not_modelled(in, "parallelism.pipeline-parallel-layers-per-stage", *layers,
+                        "an even share is");
+  }
+  for (const char* name : {"parallelism.pipeline-parallel-first-stage-less-layers",
+                           "parallelism.pipeline-parallel-last-stage-less-layers"}) {
+    int64_t less = 1;
+    HEADROOM_TRY(in.take(name, less, 0));
+    if (less != 1) return not_modelled(in, name, std::to_string(less), "1 is");
+  }
+  return {};
+}
+
 Result<void> read_division(ShellArguments& in, const TorchtitanConfig& config,
                            std::optional<int64_t> gpus, TrainingSetup& setup) {
-  HEADROOM_TRY(in.take("parallelism.context-parallel-degree", setup.context_ranks));
-  if (setup.context_ranks > kMostDevices) {
-    return not_modelled(in, "parallelism.context-parallel-degree",
-                        std::to_string(setup.context_ranks), "fewer are");
+  setup.tensor_ranks = config.tensor_ranks;
+  HEADROOM_TRY(read_degree(in, "parallelism.context-parallel-degree", setup.context_ranks));
+  HEADROOM_TRY(read_degree(in, "parallelism.tensor-parallel-degree", setup.tensor_ranks));
+  HEADROOM_TRY(read_pipeline(in, setup));
+  if (in.is_on("parallelism.no-enable-sequence-parallel") && setup.tensor_ranks > 1) {
+    return not_modelled(in, "parallelism.no-enable-sequence-parallel", "",
+                        "with sequences divided it is");
   }
-  const std::array<std::pair<const char*, int64_t>, 3> others{
-      {{"parallelism.tensor-parallel-degree", config.tensor_ranks},
-       {"parallelism.pipeline-parallel-degree", 1},
-       {"parallelism.expert-parallel-degree", 1}}};
-  for (auto [name, degree] : others) {
-    HEADROOM_TRY(in.take(name, degree));
-    if (degree > 1) return not_modelled(in, name, std::to_string(degree), "1 is");
+  int64_t experts = 1;
+  HEADROOM_TRY(in.take("parallelism.expert-parallel-degree", experts));
+  if (experts > 1) {
+    return not_modelled(in, "parallelism.expert-parallel-degree", std::to_string(experts), "1 is");
   }
   setup.nodes = std::min(in.number_if_any("nnodes").value_or(1), kMostDevices);
   const auto each = in.number_if_any("nproc-per-node");
@@ -169,6 +199,25 @@ void read_offload(ShellArguments& in, TrainingSetup& setup) {
   if (in.is_on("training.enable-cpu-offload")) setup.offloads_parameters = true;
 }
 
+// A pipeline takes a step's sequences in micro-batches.
+Result<void> read_micro_batches(ShellArguments& in, TrainingSetup& setup) {
+  int64_t size = 1;
+  HEADROOM_TRY(in.take("parallelism.pipeline-parallel-microbatch-size", size));
+  if (setup.grad_accum.value_or(1) > 1) {
+    return not_modelled(in, "training.global-batch-size", "",
+                        "one pass of the pipeline a step is: leave it out");
+  }
+  if (*setup.batch % size != 0) {
+    return Error{ErrorCode::bad_input,
+                 "--training.local-batch-size is no multiple of "
+                 "--parallelism.pipeline-parallel-microbatch-size",
+                 in.file(), ""};
+  }
+  setup.grad_accum = *setup.batch / size;
+  setup.batch = size;
+  return {};
+}
+
 Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, TrainingSetup& setup) {
   setup.batch = config.batch;
   setup.sequence = config.sequence;
@@ -188,8 +237,14 @@ Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, Train
     }
     setup.grad_accum = global / at_once / *setup.batch;
   }
+  if (setup.stages > 1) HEADROOM_TRY(read_micro_batches(in, setup));
   setup.loss_chunks = 8;
   HEADROOM_TRY(in.take("loss.num-chunks", *setup.loss_chunks));
+  const bool is_divided = setup.tensor_ranks > 1 || setup.stages > 1;
+  if (is_divided && *setup.loss_chunks > 1) {
+    return not_modelled(in, "loss.num-chunks", std::to_string(*setup.loss_chunks),
+                        "1 is, beside tensor parallelism and pipelines");
+  }
   return {};
 }
 

@@ -2,11 +2,11 @@
 // with --module and --config, of torchtitan's own registry, and what is said beside them.
 //
 // A script is not run (shell_words.h). What a configuration of the registry says is known for those
-// whose step is modelled; others, and what changes memory and is not modelled (tensor, pipeline
-// and expert parallelism), are an Error. Which of torchtitan's own parts
-// are taken as others is in the setup's notes: attention and loss. --training.enable_cpu_offload is
-// fully_shard's CPUOffloadPolicy of every unit: parameters, gradients and the optimizer's states
-// are the host's, and gradients are clipped there.
+// whose step is modelled; others, and what changes memory and is not modelled (expert parallelism,
+// interleaved stages, a loss in chunks beside tensor parallelism or a pipeline), are an Error.
+// Which of torchtitan's own parts are taken as others is in the setup's notes: attention and loss.
+// --training.enable_cpu_offload is fully_shard's CPUOffloadPolicy of every unit: parameters,
+// gradients and the optimizer's states are the host's, and gradients are clipped there.
 //
 // Sources: torchtitan/config/{manager,configs}.py, trainer.py, models/{llama3,qwen3}/
 // config_registry.py, distributed/{fsdp,activation_checkpoint}.py, components/{loss,optimizer}.py.

@@ -30,8 +30,13 @@ std::string_view checkpointing_of(const TrainingSetup& setup) {
 
 Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(setup));
-  const int64_t world = setup.ranks * setup.replicas;
-  const int64_t batch = setup.batch.value_or(config.batch);
+  const int64_t at_once = setup.ranks * setup.replicas;
+  const int64_t world = at_once * setup.context_ranks * setup.tensor_ranks * setup.stages;
+  // A pipeline's micro-batches are of one step.
+  const int64_t micro_batch = setup.batch.value_or(config.batch);
+  const int64_t accumulated = setup.grad_accum.value_or(1);
+  const int64_t batch = setup.stages > 1 ? micro_batch * accumulated : micro_batch;
+  const int64_t global = micro_batch * accumulated * at_once;
   std::string text =
       "#!/bin/bash\n# A command of torchtitan 0.3.0, written by headroom fit --emit.\nset -eu\n";
   text += allocator_line(setup.allocator) + machine_names(setup.nodes) +
@@ -42,10 +47,18 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   add("module", std::string(config.module) + " --config " + std::string(config.name));
   add("parallelism.data_parallel_replicate_degree", std::to_string(setup.replicas));
   add("parallelism.data_parallel_shard_degree", std::to_string(setup.ranks));
-  add("parallelism.tensor_parallel_degree", "1");
+  add("parallelism.tensor_parallel_degree", std::to_string(setup.tensor_ranks));
+  if (setup.context_ranks > 1) {
+    add("parallelism.context_parallel_degree", std::to_string(setup.context_ranks));
+  }
+  if (setup.stages > 1) {
+    add("parallelism.pipeline_parallel_degree", std::to_string(setup.stages));
+    add("parallelism.pipeline_parallel_schedule", setup.is_gpipe ? "GPipe" : "1F1B");
+    add("parallelism.pipeline_parallel_microbatch_size", std::to_string(micro_batch));
+  }
   if (!setup.reshards.value_or(true)) add("parallelism.fsdp_reshard_after_forward", "never");
   add("training.local_batch_size", std::to_string(batch));
-  add("training.global_batch_size", std::to_string(batch * setup.grad_accum.value_or(1) * world));
+  add("training.global_batch_size", std::to_string(global));
   add("training.seq_len", std::to_string(setup.sequence.value_or(config.sequence)));
   const Half computes = setup.mixed_precision.value_or(Half::none);
   const Half keeps = setup.weights.value_or(Half::none);

@@ -133,16 +133,44 @@ TEST(Torchtitan, ContextRanksAreAmongTheGpus) {
       read_torchtitan(command("--parallelism.context_parallel_degree 1000000"), "run.sh", {}));
 }
 
+// trainer.py: a step's sequences on a device are a pipeline's micro-batches.
+TEST(Torchtitan, TensorRanksAndStagesAreAmongTheGpus) {
+  const auto setup = read_torchtitan(
+      command("--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
+              "--training.local_batch_size 8 --parallelism.pipeline_parallel_microbatch_size 2 "
+              "--parallelism.pipeline_parallel_schedule GPipe --loss.num_chunks 1"),
+      "run.sh", {});
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->tensor_ranks, 2);
+  EXPECT_EQ(setup->stages, 2);
+  EXPECT_EQ(setup->ranks, 2);
+  EXPECT_TRUE(setup->is_gpipe);
+  EXPECT_EQ(setup->batch, 2);
+  EXPECT_EQ(setup->grad_accum, 4);
+  EXPECT_FALSE(setup->shards_ends);  // a stage stays gathered
+}
+
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
   EXPECT_EQ(message_of(command("", "llama3_70b")),
-            "--parallelism.tensor-parallel-degree 8 is not modelled");
+            "--parallelism.data-parallel-shard-degree 1 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2")),
+            "--loss.num-chunks 8 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2 --loss.num_chunks 1 "
+                               "--parallelism.no-enable-sequence-parallel")),
+            "--parallelism.no-enable-sequence-parallel is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.expert_parallel_degree 2")),
+            "--parallelism.expert-parallel-degree 2 is not modelled");
   EXPECT_EQ(message_of(command("--compile.enable --compile.backend eager")),
             "--compile.backend eager is not modelled");
   EXPECT_EQ(message_of(command("--compile.enable --compile.components optimizer")),
             "--compile.components optimizer is not modelled");
-  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
-            "--parallelism.pipeline-parallel-degree 2 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
+                               "--parallelism.pipeline_parallel_schedule Interleaved1F1B")),
+            "--parallelism.pipeline-parallel-schedule Interleaved1F1B is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
+                               "--parallelism.pipeline_parallel_layers_per_stage 4")),
+            "--parallelism.pipeline-parallel-layers-per-stage 4 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
                                "--parallelism.data_parallel_replicate_degree 8")),
             "--parallelism.data-parallel-shard-degree 1 is not modelled");
@@ -165,6 +193,9 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
        {"", "activation_checkpoint:full --training.dtype bfloat16",
         "activation_checkpoint:none --training.mixed_precision_param float32",
         "--training.enable_cpu_offload activation_checkpoint:full",
+        "--parallelism.context_parallel_degree 4",
+        "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
+        "--training.local_batch_size 8 --loss.num_chunks 1",
         "--parallelism.data_parallel_replicate_degree 2 --training.max_norm 0.25 --nnodes 4 "
         "--training.global_batch_size 96 --loss.num_chunks 1 --optimizer.implementation foreach"}) {
     auto first = read_torchtitan(command(more), "run.sh", {});
@@ -175,6 +206,10 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
     ASSERT_TRUE(again) << again.error().to_string() << *written;
     EXPECT_EQ(*torchtitan_script(*again), *written);
     EXPECT_EQ(again->ranks, first->ranks);
+    EXPECT_EQ(again->context_ranks, first->context_ranks);
+    EXPECT_EQ(again->tensor_ranks, first->tensor_ranks);
+    EXPECT_EQ(again->stages, first->stages);
+    EXPECT_EQ(again->batch, first->batch);
     EXPECT_EQ(again->grad_accum.value_or(1), first->grad_accum.value_or(1));
     EXPECT_EQ(again->mixed_precision, first->mixed_precision);
     EXPECT_EQ(again->weights, first->weights);

@@ -33,6 +33,9 @@ struct TrainingSetup {
   int64_t ranks = 1;          // that a state is divided among
   int64_t replicas = 1;       // of all of them
   int64_t context_ranks = 1;  // that share each sequence
+  int64_t tensor_ranks = 1;   // that share each product, and sequences between them
+  int64_t stages = 1;         // of a pipeline
+  bool is_gpipe = false;      // its schedule; else 1F1B
   int64_t nodes = 1;
   bool is_counted = false;              // the file says how many ranks there are, be it one
   std::string counted_by;               // what else than a flag may say that

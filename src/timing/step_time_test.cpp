@@ -212,6 +212,24 @@ TEST_F(StepTimeTest, WhoWaitsForAllWaitsForTheLongest) {
   EXPECT_LT(step(1), reduce + add);
 }
 
+// FlashAttention-2's kernels have none of Hopper's wider instructions.
+TEST_F(StepTimeTest, FlashAttentionHasACeilingOnHopper) {
+  constexpr double kFlops = 4e13;
+  const auto seconds = [&](const char* device, bool is_flash) {
+    device_ = *device::DeviceCatalogue::built_in().find(device);
+    OperatorCall attention = addition(Phase::forward, kBlock);
+    attention.kind = OpKind::sdpa;
+    attention.element_bytes = 2;
+    attention.flops = kFlops;
+    attention.rows = attention.keys = 32'768;
+    attention.is_flash = is_flash;
+    return time_of({attention}).seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds("a100-sxm-80gb", true), seconds("a100-sxm-80gb", false));
+  EXPECT_GT(seconds("h100-sxm-80gb", true), 1.1 * seconds("h100-sxm-80gb", false));
+  EXPECT_GE(seconds("h100-sxm-80gb", true), kFlops / 335e12);
+}
+
 TEST_F(StepTimeTest, WithoutALinkDevicesSendOverPcie) {
   device_ = *device::DeviceCatalogue::built_in().find("l40s-48gb");
   const double seconds = seconds_of_reduction(kBlock);

@@ -39,6 +39,29 @@ CASES = {
 }
 
 
+# What all of them say of how products and layers are divided, but where they say otherwise.
+UNDIVIDED = {"context": 1, "stages": 1, "schedule": "1F1B", "micro_batch": 1, "sequence_parallel": True}
+for _, expected in CASES.values():
+    expected |= UNDIVIDED
+CASES["divided"] = (
+    ["meta-llama/Llama-3.1-70B", "--method", "fsdp2:2,tp:2,pp:2", "--sequence-parallel", "true", "--batch", "2",
+     "--grad-accum", "4", "--seq", "8192", "--mixed-precision", "bf16", "--checkpointing", "full", "--optimizer",
+     "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf", "--attention", "sdpa"],
+    {**UNDIVIDED, "flavor": "70B", "batch": 8, "global_batch": 16, "seq": 8192, "dtype": "float32", "param": "bfloat16",
+     "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 2, "tensor": 2, "stages": 2,
+     "micro_batch": 2, "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
+CASES["shared sequences"] = (
+    ["meta-llama/Llama-3.1-8B", "--method", "fsdp2:4,cp:2", "--seq", "65536", "--mixed-precision", "bf16",
+     "--checkpointing", "full", "--optimizer", "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
+     "--attention", "sdpa", "--shard-ends", "true"],
+    {**UNDIVIDED, "flavor": "8B", "batch": 1, "global_batch": 4, "seq": 65536, "dtype": "float32", "param": "bfloat16",
+     "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 4, "tensor": 1, "context": 2,
+     "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
+for name in list(CASES)[:-2]:
+    # torchtitan shards the embedding, and the head, by themselves; not in a pipeline.
+    CASES[name][0].extend(["--shard-ends", "true"])
+
+
 def fit(*words):
     done = subprocess.run([os.environ["HEADROOM_BINARY"], "fit", *words, *QUESTION], capture_output=True, text=True,
                           check=False)
@@ -49,8 +72,7 @@ def fit(*words):
 def emitted(tmp_path, case):
     """The answer, the file, and what torchrun is started with by it."""
     written = tmp_path / "torchtitan.sh"
-    # torchtitan shards the embedding, and the head, by themselves.
-    answer = fit(*CASES[case][0], "--shard-ends", "true", "--emit", f"torchtitan={written}")
+    answer = fit(*CASES[case][0], "--emit", f"torchtitan={written}")
     assert answer["emitted"]["command"] == f"bash {written}"
     assert answer["emitted"]["by_hand"] == []
     stand_in = tmp_path / "torchrun"

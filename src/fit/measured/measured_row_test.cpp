@@ -131,8 +131,18 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
   ASSERT_TRUE(shared) << shared.error().to_string();
   EXPECT_EQ(shared->ranks, 4);
   EXPECT_EQ(shared->context_ranks, 2);
+  const auto divided = asked("torchtitan FSDP2 compile+float8+AsyncTP", "FSDP2 TP2 PP2 1F1B");
+  ASSERT_TRUE(divided) << divided.error().to_string();
+  EXPECT_EQ(divided->tensor_ranks, 2);
+  EXPECT_TRUE(divided->sequence_parallel);
+  EXPECT_EQ(divided->stages, 2);
+  EXPECT_EQ(divided->stage_chunks, 1);
+  EXPECT_EQ(divided->batch, 1);  // of a micro-batch, of which there are as many as stages
+  EXPECT_EQ(divided->grad_accum, 2);
+  EXPECT_EQ(asked("torchtitan FSDP2 eager", "FSDP2 TP2 PP2 Interleaved 1F1B")->stage_chunks, 2);
   for (const auto& [framework, parallelism] : {std::pair{"torchtitan FSDP2 SimpleFSDP", "FSDP8"},
-                                               {"torchtitan FSDP2 eager", "FSDP4 TP2"},
+                                               {"torchtitan FSDP2 eager", "FSDP1 TP8"},
+                                               {"torchtitan FSDP2 eager", "FSDP2 EP4"},
                                                {"torchtitan FSDP2 eager", "FSDP4 CP3"},
                                                {"torchtitan FSDP2 eager", "4 GPUs"}}) {
     EXPECT_FALSE(asked(framework, parallelism)) << framework << parallelism;

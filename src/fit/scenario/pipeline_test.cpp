@@ -62,6 +62,31 @@ TEST(PipelineScenario, SchedulesHoldAsManyMicroBatchesAsTheyShould) {
   EXPECT_EQ(in_flight("gpipe"), (std::vector<double>{8, 8, 8, 8}));
 }
 
+// Passes of a compiled stage are alike, too, so that a few tell the time of many.
+TEST(PipelineScenario, CompiledStagesHaveATime) {
+  FitQuestion question = question_of("pp:4");
+  ASSERT_TRUE(question.set("compile", "layers"));
+  const FitAnswer compiled = answer_of(question);
+  const FitAnswer eager = answer_of(question_of("pp:4"));
+  ASSERT_TRUE(compiled.time && eager.time);
+  EXPECT_LT(compiled.time->step_seconds.expected, eager.time->step_seconds.expected);
+}
+
+// Each rank passes its part of the sequence on.
+TEST(PipelineScenario, StagesOfTensorParallelRanksPassPartsOn) {
+  FitQuestion question = question_of("fsdp2:2,tp:2,pp:4");
+  EXPECT_NE(refusal_of(question).find("--sequence-parallel true"), std::string::npos);
+  ASSERT_TRUE(question.set("sequence-parallel", "true"));
+  const auto buffers = [](FitQuestion asked) {
+    const auto peak = [&](const char* micro_batches) {
+      EXPECT_TRUE(asked.set("grad-accum", micro_batches));
+      return answer_of(asked).stages[1].peak_allocated.count;
+    };
+    return peak("64") - peak("32");
+  };
+  EXPECT_EQ(2 * buffers(question), buffers(question_of("fsdp2:2,pp:4")));
+}
+
 TEST(PipelineScenario, MoreMicroBatchesCostOneStageBuffersAndGPipeActivations) {
   const auto peak = [](const std::string& schedule, const std::string& micro_batches) {
     return answer_of(question_of("pp:4", schedule, micro_batches)).stages[1].peak_allocated.count;

@@ -116,7 +116,12 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
     words +=
         (words.empty() ? "" : ",") + std::string(entry.word) + ":" + std::to_string(setup.ranks);
     if (setup.replicas > 1) words += ",replicate:" + std::to_string(setup.replicas);
-    if (setup.context_ranks > 1) words += ",cp:" + std::to_string(setup.context_ranks);
+    const auto add = [&](const char* word, int64_t count) {
+      if (count > 1) words += word + std::to_string(count);
+    };
+    add(",cp:", setup.context_ranks);
+    add(",tp:", setup.tensor_ranks);
+    add(",pp:", setup.stages);
   }
   return words;
 }
@@ -258,6 +263,8 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
   if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
+  if (setup.tensor_ranks > 1) flags.emplace_back("sequence-parallel", "true");
+  if (setup.stages > 1) flags.emplace_back("pipeline-schedule", setup.is_gpipe ? "gpipe" : "1f1b");
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
     flags.emplace_back("compile", compile_word({setup.compiles_layers.value_or(false),
@@ -377,9 +384,9 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const bool is_megatrons = kind == "megatron";
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
   const bool divides_layers = question.tensor_ranks > 1 || question.stages > 1;
-  if (divides_layers || question.context_ranks > 1) return false;
   if (division == Division::gemini) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
+  if (divides_layers || question.context_ranks > 1) return false;
   if (kind == "deepspeed") return is_zero(division);
   return division != Division::fsdp1 || question.replicas == 1;
 }
@@ -400,23 +407,25 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
     return Error{ErrorCode::usage, "Colossal-AI's Gemini is set up in the script", flag,
                  "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
   }
+  if (kind == "torchtitan") {
+    return Error{ErrorCode::usage, "torchtitan says no such setting", flag,
+                 "--method fsdp2:N, with cp:M, with tp:M and --sequence-parallel true, with pp:M; "
+                 "--checkpointing none, full or selective-every-2; bf16 or fp32"};
+  }
   if (question.stages > 1) {
-    return Error{ErrorCode::usage, "a pipeline's stages are made in the script", flag,
-                 "torch.distributed.pipelining.PipelineStage and its schedules; of Megatron-LM "
-                 "--engine megatron --emit megatron=FILE"};
+    return Error{
+        ErrorCode::usage, "a pipeline's stages are made in the script", flag,
+        "torch.distributed.pipelining.PipelineStage and its schedules; --emit torchtitan=FILE "
+        "with fsdp2:N,pp:M; of Megatron-LM --engine megatron --emit megatron=FILE"};
   }
   if (question.tensor_ranks > 1) {
     return Error{ErrorCode::usage, "a file with tensor parallelism is not written yet", flag,
-                 "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N))"};
+                 "from_pretrained(..., distributed_config=DistributedConfig(tp_size=N)); --emit "
+                 "torchtitan=FILE with fsdp2:M,tp:N --sequence-parallel true"};
   }
   if (question.context_ranks > 1) {
     return Error{ErrorCode::usage, "a file with context parallelism is not written yet", flag,
-                 "torchtitan's --parallelism.context_parallel_degree N beside what is written "
-                 "without cp:N"};
-  }
-  if (kind == "torchtitan") {
-    return Error{ErrorCode::usage, "torchtitan says no such setting", flag,
-                 "--method fsdp2:N, --checkpointing none, full or selective-every-2, bf16 or fp32"};
+                 "--emit torchtitan=FILE"};
   }
   if (kind == "deepspeed") {
     return Error{ErrorCode::usage, "DeepSpeed's file is for its ZeRO", flag,

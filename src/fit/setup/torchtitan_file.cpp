@@ -29,6 +29,10 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.sharing = engines::Sharing::fsdp2;
   setup.ranks = q.ranks;
   setup.replicas = q.replicas;
+  setup.context_ranks = q.context_ranks;
+  setup.tensor_ranks = q.tensor_ranks;
+  setup.stages = q.stages;
+  setup.is_gpipe = q.schedule == step::PipelineSchedule::gpipe;
   setup.nodes = q.nodes;
   setup.model = q.model;
   setup.batch = q.batch;
@@ -73,8 +77,12 @@ bool torchtitan_can_say(const FitQuestion& q) {
   const bool is_half = q.mixed_precision == MixedPrecision::fp16 ||
                        (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
   const CheckpointingKind kind = q.checkpointing.kind;
-  return q.division == Division::fsdp2 && q.method == Method::full && q.tensor_ranks == 1 &&
-         !is_half &&
+  const bool is_divided = q.tensor_ranks > 1 || q.stages > 1;
+  const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
+  const bool has_its_stages =
+      q.stage_chunks == 1 && q.schedule != step::PipelineSchedule::zero_bubble;
+  return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
+         has_its_stages && (!is_divided || has_whole_logits(q.loss)) && !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
           q.checkpointing == kSelective);
 }
