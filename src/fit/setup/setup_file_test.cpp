@@ -100,7 +100,8 @@ TEST_F(SetupFile, WhatTorchtitanSaysOtherwiseIsNamed) {
   EXPECT_FALSE(emit_setup(asked, request));
   for (const auto& [name, words] : {std::pair{"method", "ddp:8"},
                                     {"method", "lora,fsdp2:8"},
-                                    {"method", "fsdp2:4,pp:2"},
+                                    {"method", "fsdp2:4,tp:2"},
+                                    {"method", "pp:2"},
                                     {"checkpointing", "every-2"}}) {
     FitQuestion other = question_of({{"method", "fsdp2:8"}});
     other.model = "Qwen/Qwen3-14B";
