@@ -64,23 +64,44 @@ std::vector<std::string> checkpointings_of(const FitQuestion& question) {
 // NVLink joins the GPUs of a machine, eight of most.
 constexpr int64_t kMostTensorRanks = 16;
 
+// How a step is divided: as the words of --method end, and whether sequences are, too.
+struct WayToDivide {
+  std::string words;
+  bool divides_sequences = false;
+};
+
 // Of architectures and settings that it is modelled of.
-bool can_be_divided(const Scenario& scenario, const std::string& words) {
+bool can_be_divided(const Scenario& scenario, const WayToDivide& division) {
   if (scenario.traced) return false;
   FitQuestion question = scenario.question;
-  if (!question.set("method", method_word(question) + "," + words)) return false;
+  if (!question.set("method", method_word(question) + "," + division.words)) return false;
+  question.sequence_parallel |= division.divides_sequences;
   // As few micro-batches as there may be, and nothing that some of them exclude.
   question.grad_accum = question.stages;
   const auto varied = vary(scenario, question);
   return varied && varied->steps->of(*varied);
 }
 
-Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t gpus) {
-  if (gpus == 1) return std::vector<std::string>{""};
-  std::vector<std::string> divisions = divisions_among(gpus);
+// By transformers' plans; and by torchtitan's, where they are not asked for alone.
+void add_tensor_divisions(const Scenario& scenario, int64_t gpus, int64_t most,
+                          std::vector<WayToDivide>& divisions) {
+  for (std::string& words : tensor_divisions_among(gpus, most)) {
+    divisions.push_back({std::move(words)});
+  }
+  if (scenario.question.given.contains("sequence-parallel")) return;
+  for (std::string& words : sequence_divisions_among(gpus, most)) {
+    const WayToDivide division{std::move(words), true};
+    if (can_be_divided(scenario, division)) divisions.push_back(division);
+  }
+}
+
+Result<std::vector<WayToDivide>> divisions_of(const Scenario& scenario, int64_t gpus) {
+  if (gpus == 1) return std::vector<WayToDivide>{{}};
+  std::vector<WayToDivide> divisions;
+  for (std::string& words : divisions_among(gpus)) divisions.push_back({std::move(words)});
   for (std::string& words : pipelines_among(gpus)) {
     const bool is_wanted = scenario.question.given.contains("pipeline-schedule");
-    if (is_wanted || can_be_divided(scenario, words)) divisions.push_back(std::move(words));
+    if (is_wanted || can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
   }
   HEADROOM_ASSIGN(const std::string model_type, model_type_of(scenario));
   const auto plan = step::tensor_plan(model_type);
@@ -88,9 +109,7 @@ Result<std::vector<std::string>> divisions_of(const Scenario& scenario, int64_t 
   if (scenario.traced || !trains_all || !plan || !plan->is_transformers) return divisions;
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(scenario.question, gpus));
   const int64_t most = std::min(kMostTensorRanks, cluster.devices_per_node);
-  for (std::string& words : tensor_divisions_among(gpus, most)) {
-    divisions.push_back(std::move(words));
-  }
+  add_tensor_divisions(scenario, gpus, most, divisions);
   return divisions;
 }
 
@@ -109,7 +128,7 @@ Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate
 
 // A way to run a step; what is empty the question says.
 struct Way {
-  std::string division;
+  WayToDivide division;
   std::string checkpointing;
   std::string offload;
   std::optional<Precision> precision;
@@ -119,12 +138,15 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   const std::string trained = method_word(question);
   Candidate candidate{question, {}};
   MethodRow& row = candidate.row;
-  row.method = way.division.empty() ? trained
-               : trained == "full"  ? way.division
-                                    : trained + "," + way.division;
+  const std::string& words = way.division.words;
+  row.method = words.empty() ? trained : trained == "full" ? words : trained + "," + words;
   row.checkpointing = way.checkpointing;
   row.flags = "--method " + row.method;
   HEADROOM_TRY(candidate.question.set("method", row.method));
+  if (way.division.divides_sequences) {
+    HEADROOM_TRY(candidate.question.set("sequence-parallel", "true"));
+    row.flags += " --sequence-parallel true";
+  }
   if (!way.checkpointing.empty()) {
     HEADROOM_TRY(candidate.question.set("checkpointing", way.checkpointing));
     if (way.checkpointing != "none") row.flags += " --checkpointing " + way.checkpointing;
@@ -144,9 +166,9 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
 }
 
 // In each way to recompute and each precision that the question leaves open.
-Result<void> add_candidates(const Scenario& scenario, const std::string& division,
+Result<void> add_candidates(const Scenario& scenario, const WayToDivide& division,
                             const std::string& offload, std::vector<Candidate>& candidates) {
-  HEADROOM_ASSIGN(const auto precisions, precisions_of(scenario, division));
+  HEADROOM_ASSIGN(const auto precisions, precisions_of(scenario, division.words));
   for (const std::string& checkpointing : checkpointings_of(scenario.question)) {
     for (const std::optional<Precision>& precision : precisions) {
       HEADROOM_ASSIGN(Candidate candidate, candidate_of(scenario.question, {division, checkpointing,
@@ -159,8 +181,8 @@ Result<void> add_candidates(const Scenario& scenario, const std::string& divisio
 
 Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t gpus) {
   std::vector<Candidate> candidates;
-  HEADROOM_ASSIGN(const std::vector<std::string> divisions, divisions_of(scenario, gpus));
-  for (const std::string& division : divisions) {
+  HEADROOM_ASSIGN(const std::vector<WayToDivide> divisions, divisions_of(scenario, gpus));
+  for (const WayToDivide& division : divisions) {
     HEADROOM_TRY(add_candidates(scenario, division, "", candidates));
   }
   return candidates;
@@ -178,7 +200,7 @@ Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario,
   for (const auto& [division, offload] :
        {Offloaded{"zero2", "optimizer"}, Offloaded{"zero3", "optimizer"},
         Offloaded{"zero3", "optimizer,parameters"}}) {
-    HEADROOM_TRY(add_candidates(scenario, division + all, offload, candidates));
+    HEADROOM_TRY(add_candidates(scenario, {division + all}, offload, candidates));
   }
   return candidates;
 }
@@ -409,6 +431,25 @@ std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
     }
     for (const char* const around : {"fsdp2:", "ddp:"}) {
       words.push_back(around + std::to_string(gpus / group) + "," + tensor);
+    }
+  }
+  return words;
+}
+
+std::vector<std::string> sequence_divisions_among(int64_t gpus, int64_t most) {
+  std::vector<std::string> words;
+  for (int64_t group = std::min(gpus, most); group >= 2; --group) {
+    if (gpus % group != 0) continue;
+    const int64_t groups = gpus / group;
+    const std::string tensor = "tp:" + std::to_string(group);
+    if (groups == 1) {
+      words.push_back(tensor);
+      continue;
+    }
+    for (int64_t stages = 1; stages <= groups / 2; ++stages) {
+      if (groups % stages != 0) continue;
+      words.push_back("fsdp2:" + std::to_string(groups / stages) + "," + tensor +
+                      (stages > 1 ? ",pp:" + std::to_string(stages) : ""));
     }
   }
   return words;

@@ -78,6 +78,9 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 [[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
 // The same of pipelines, alone and with fully_shard within each stage.
 [[nodiscard]] std::vector<std::string> pipelines_among(int64_t gpus);
+// With sequences divided among tensor parallel ranks, up to `most`, too: alone, within fully_shard,
+// and within its stages.
+[[nodiscard]] std::vector<std::string> sequence_divisions_among(int64_t gpus, int64_t most);
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.

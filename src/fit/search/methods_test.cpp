@@ -37,6 +37,13 @@ TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
   EXPECT_TRUE(tensor_divisions_among(7, 4).empty());
 }
 
+TEST(Methods, SequencesAreDividedWithinFullyShardAndItsStages) {
+  EXPECT_EQ(sequence_divisions_among(16, 8),
+            (std::vector<std::string>{"fsdp2:2,tp:8", "fsdp2:4,tp:4", "fsdp2:2,tp:4,pp:2",
+                                      "fsdp2:8,tp:2", "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
+  EXPECT_EQ(sequence_divisions_among(4, 8), (std::vector<std::string>{"tp:4", "fsdp2:2,tp:2"}));
+}
+
 // A group accumulates, so that a step has the same sequences; what heads do not allow is refused.
 TEST(Methods, TensorParallelismIsAmongThem) {
   FitQuestion question = small_question();
@@ -149,7 +156,8 @@ TEST(Methods, ASlowLinkChangesTheOrder) {
   ASSERT_TRUE(question.set("link", "eth-10g"));
   const auto chosen = choose_method(question, 8);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.front().flags, "--method fsdp2:4,pp:2 --grad-accum 2");  // sends little
+  EXPECT_EQ(chosen->rows.front().flags,  // sends little
+            "--method fsdp2:2,tp:2,pp:2 --sequence-parallel true --grad-accum 4");
   const auto row_of = [&](const std::string& flags) {
     return std::ranges::find(chosen->rows, flags, &MethodRow::flags);
   };
