@@ -7,7 +7,8 @@ that another of them has, or a header of the room that it sees: that is what kee
 apart. Names are found by how clang-format lays them out (what a namespace holds begins at the margin);
 one that is overlooked is the compiler's complaint, and there the better name is the one that says
 which of the two it is.
-HeadroomRoom.cmake asks at every configuring, so a new name moves its file by itself.
+HeadroomRoom.cmake asks at every configuring; a new name that two files hide is a compiler's error until
+cmake has run again, and moves its file then. Names of other rooms are not looked at.
 """
 
 import functools

@@ -60,6 +60,7 @@ class Options:
     accumulation: int = 1
     tensor_ranks: int = 1
     sequence_parallel: bool = False
+    loss: str = "hf"
     schedule: str = ""
     stages: int = 1
     stage: int = 0
@@ -86,6 +87,8 @@ def read_config(path):
         raise ValueError(f"{path}: no \"model_type\"")
     return AutoConfig.for_model(kind, **values)
 
+
+CHUNKS = 4  # of a sequence, where the head and its loss go chunk by chunk
 
 HEADS = {
     "causal_lm": "AutoModelForCausalLM",
@@ -394,6 +397,10 @@ class TrainingRun:
 
     def forward(self, batch):
         """The loss, with the outputs kept or dropped as the option says (Trainer drops them)."""
+        if self.options.loss == "head-in-chunks":
+            from headroom.training_loops import head_in_chunks
+            hidden = self.model.model(**{name: it for name, it in batch.items() if name != "labels"}).last_hidden_state
+            return head_in_chunks(self.model.lm_head, hidden, batch["labels"], CHUNKS)
         with self._autocast():
             outputs = self.model(**batch)
         loss = outputs.loss

@@ -27,6 +27,37 @@ class StepInBackward:
         """All was done in backward."""
 
 
+class _HandsOn(torch.autograd.Function):
+    """A loss whose gradient for the hidden states is there already."""
+
+    @staticmethod
+    def forward(ctx, hidden, gradient, loss):
+        ctx.save_for_backward(gradient)
+        return loss.detach()
+
+    @staticmethod
+    def backward(ctx, _):
+        return ctx.saved_tensors[0], None, None
+
+
+def head_in_chunks(head, hidden, labels, count):
+    """The head and its loss, chunk by chunk of the sequence, each with its backward pass: what torchtitan's
+    ChunkedLossWrapper (0.3.0) does on one device."""
+    size = hidden.shape[1] // count
+    chunks, targets = ([part.contiguous() for part in torch.split(whole, size, dim=1)] for whole in (hidden, labels))
+    chunks = [chunk.detach().requires_grad_() for chunk in chunks]
+    buffer = torch.zeros_like(hidden, dtype=torch.float32)
+    total = hidden.new_zeros((), dtype=torch.float32)
+    for index, (chunk, target) in enumerate(zip(chunks, targets)):
+        logits = head(chunk)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten(0, 1), reduction="sum") / 1.0
+        total = total + loss.detach()
+        loss.backward()
+        buffer[:, index * size:(index + 1) * size] = chunk.grad.to(torch.float32)
+        chunk.grad = None
+    return _HandsOn.apply(hidden, buffer.to(hidden.dtype), total)
+
+
 class OptimizerOnCpu:
     """torchao's CPUOffloadOptimizer without offload_gradients: parameters of 4096 elements and more
     are stepped on the CPU (of which only the device's side is played here), small ones on the

@@ -56,14 +56,13 @@ struct BytesPerSecond {
   constexpr auto operator<=>(const BytesPerSecond&) const = default;
 };
 // Operations a second; also for integer types, where makers say OPS.
-struct Watts {
-  double value = 0;
-  constexpr auto operator<=>(const Watts&) const = default;
-};
-
 struct FlopsPerSecond {
   double value = 0;
   constexpr auto operator<=>(const FlopsPerSecond&) const = default;
+};
+struct Watts {
+  double value = 0;
+  constexpr auto operator<=>(const Watts&) const = default;
 };
 
 inline constexpr int64_t kKiB = int64_t{1} << 10;

@@ -114,6 +114,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
     if (!row.reason.empty()) break;
     fit::FitQuestion asked = plain;
     HEADROOM_TRY(asked.set("method", row.method));
+    if (row.divides_sequences) HEADROOM_TRY(asked.set("sequence-parallel", "true"));
     if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
     if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
     if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
@@ -123,8 +124,9 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
     if (is_said || !chosen) chosen = asked;
     if (!is_said) continue;
     if (&row != &answer.rows.front()) {
-      answer.notes.push_back(request.file + " is of " + row.flags +
-                             ", the first in order that such a file says");
+      answer.notes.push_back(
+          request.file + " is of " + row.flags + ", the first in order that such a file says" +
+          (row.verdict == fit::Verdict::yes ? "" : "; it does not fit for sure"));
     }
     break;
   }

@@ -23,13 +23,13 @@ Error refuse(const std::string& what, std::string hint) {
 Result<void> limit_power(Device& device, Watts limit) {
   if (!device.power.known()) {
     return refuse("nothing says what power " + device.name + " is made for",
-                  "give its rates as they are: bf16=800TFLOPS");
+                  "give its rates as they are under the limit: KEY=VALUE, as bf16=");
   }
   const Watts own = device.power.value;
   if (limit > own || limit.value < kLeastShare * own.value) {
     return refuse(
         "power=" + words_of(limit) + " is no limit that a board of " + words_of(own) + " can have",
-        "from a fifth of that to all of it");
+        "from " + words_of(Watts{kLeastShare * own.value}) + " to " + words_of(own));
   }
   const double clock = std::pow(limit.value / own.value, exponent());
   for (Figure<FlopsPerSecond>& rate : device.dense_rates) {

@@ -6,6 +6,7 @@
 #include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
 #include "engines/torchtitan_names.h"
+#include "text/ascii.h"
 #include "text/parse_number.h"
 
 namespace headroom::engines {
@@ -69,7 +70,10 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
   }
   if (shards == 1 && setup.context_ranks == 1) {
     return not_modelled(in, "parallelism.data-parallel-shard-degree", "1",
-                        "shards among two or more are");
+                        setup.tensor_ranks > 1 || setup.stages > 1
+                            ? "all GPUs are tensor or pipeline ranks; more GPUs, or without a file "
+                              "--method tp:N --sequence-parallel true"
+                            : "shards among two or more are");
   }
   setup.sharing = Sharing::fsdp2;
   if (setup.stages == 1) setup.shards_ends = true;
@@ -113,7 +117,10 @@ Result<void> read_division(ShellArguments& in, const TorchtitanConfig& config,
   HEADROOM_TRY(read_degree(in, "parallelism.context-parallel-degree", setup.context_ranks));
   HEADROOM_TRY(read_degree(in, "parallelism.tensor-parallel-degree", setup.tensor_ranks));
   HEADROOM_TRY(read_pipeline(in, setup));
-  if (in.is_on("parallelism.no-enable-sequence-parallel") && setup.tensor_ranks > 1) {
+  HEADROOM_ASSIGN(const auto sequence, in.words("parallelism.enable-sequence-parallel"));
+  const bool is_off = in.is_on("parallelism.no-enable-sequence-parallel") ||
+                      (sequence && text::lower(*sequence) == "false");
+  if (is_off && setup.tensor_ranks > 1) {
     return not_modelled(in, "parallelism.no-enable-sequence-parallel", "",
                         "with sequences divided it is");
   }
@@ -227,8 +234,10 @@ Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, Train
   HEADROOM_TRY(in.take("training.global-batch-size", global, -1));
   if (global > 0) {
     const int64_t at_once = setup.ranks * setup.replicas;  // at most kMostDevices
-    const bool divides = setup.ranks > 1 && *setup.batch <= global / at_once &&
-                         global % (at_once * *setup.batch) == 0;
+    // Shards of one rank are said where ranks share sequences, else there are none.
+    const bool is_said = setup.ranks > 1 || setup.context_ranks > 1;
+    const bool divides =
+        is_said && *setup.batch <= global / at_once && global % (at_once * *setup.batch) == 0;
     if (!divides) {
       return Error{ErrorCode::bad_input,
                    "--training.global-batch-size is no multiple of the GPUs times "
@@ -240,10 +249,9 @@ Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, Train
   if (setup.stages > 1) HEADROOM_TRY(read_micro_batches(in, setup));
   setup.loss_chunks = 8;
   HEADROOM_TRY(in.take("loss.num-chunks", *setup.loss_chunks));
-  const bool is_divided = setup.tensor_ranks > 1 || setup.stages > 1;
-  if (is_divided && *setup.loss_chunks > 1) {
+  if (setup.stages > 1 && *setup.loss_chunks > 1) {
     return not_modelled(in, "loss.num-chunks", std::to_string(*setup.loss_chunks),
-                        "1 is, beside tensor parallelism and pipelines");
+                        "1 is, beside a pipeline");
   }
   return {};
 }
@@ -262,7 +270,7 @@ Result<void> read_compile(ShellArguments& in, TrainingSetup& setup) {
   if (!*setup.compiles_layers && !*setup.compiles_loss) {
     return not_modelled(in, "compile.components", *words, "model, loss or both");
   }
-  // In chunks it is Liger's here, compiled or not (add_notes).
+  // Of chunks it is taken as not compiled: what they hold is little.
   if (*setup.loss_chunks > 1) setup.compiles_loss = false;
   return {};
 }
@@ -270,10 +278,6 @@ Result<void> read_compile(ShellArguments& in, TrainingSetup& setup) {
 void add_notes(ShellArguments& in, TrainingSetup& setup) {
   setup.notes.emplace_back(
       "torchtitan's layers are taken as transformers', and flex attention as sdpa's");
-  if (*setup.loss_chunks > 1) {
-    setup.notes.emplace_back(
-        "torchtitan's loss in chunks is taken as Liger's, which makes its own");
-  }
   if (!in.is_on("training.disable-cuda-graphs")) {
     setup.notes.emplace_back(
         "CUDA graphs are not modelled: the figures are with --training.disable_cuda_graphs");

@@ -32,7 +32,7 @@ TEST(Torchtitan, AConfigurationOfItsRegistryIsKnown) {
   EXPECT_EQ(setup->clip, 1);
   EXPECT_EQ(setup->loss_chunks, 8);
   EXPECT_EQ(setup->optimizer_loop, "fused");
-  EXPECT_EQ(setup->notes.size(), 3);  // layers, the loss, CUDA graphs
+  EXPECT_EQ(setup->notes.size(), 2);  // layers, the loss, CUDA graphs
 }
 
 TEST(Torchtitan, WhatIsSaidComesBeforeTheConfiguration) {
@@ -154,8 +154,11 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
   EXPECT_EQ(message_of(command("", "llama3_70b")),
             "--parallelism.data-parallel-shard-degree 1 is not modelled");
-  EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2")),
+  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
             "--loss.num-chunks 8 is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2 "
+                               "--parallelism.enable_sequence_parallel False")),
+            "--parallelism.no-enable-sequence-parallel is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2 --loss.num_chunks 1 "
                                "--parallelism.no-enable-sequence-parallel")),
             "--parallelism.no-enable-sequence-parallel is not modelled");
@@ -194,6 +197,7 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
         "activation_checkpoint:none --training.mixed_precision_param float32",
         "--training.enable_cpu_offload activation_checkpoint:full",
         "--parallelism.context_parallel_degree 4",
+        "--parallelism.context_parallel_degree 8 --training.global_batch_size 4",
         "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
         "--training.local_batch_size 8 --loss.num_chunks 1",
         "--parallelism.data_parallel_replicate_degree 2 --training.max_norm 0.25 --nnodes 4 "

@@ -46,11 +46,12 @@ constexpr std::array kRules{
     IdleRule{"reshard-after-forward",
              [](const FitQuestion& q) { return q.division != Division::fsdp2 || q.stages > 1; },
              "it belongs to --method fsdp2:N, without a pipeline"},
-    IdleRule{"sequence-parallel",
-             [](const FitQuestion& q) {
-               return q.tensor_ranks == 1 || q.division == Division::gemini;
-             },
-             "it belongs to --method tp:N, alone or within fsdp2:M and ddp:M"},
+    IdleRule{"loss-chunks", [](const FitQuestion& q) { return q.loss != Loss::chunked_head; },
+             "it belongs to --loss chunked-head"},
+    IdleRule{
+        "sequence-parallel",
+        [](const FitQuestion& q) { return q.tensor_ranks == 1 || q.division == Division::gemini; },
+        "it belongs to --method tp:N, alone or within fsdp2:M and ddp:M"},
     IdleRule{"sync-each-batch",
              [](const FitQuestion& q) { return !is_fsdp(q.division) || q.stages > 1; },
              "it belongs to --method fsdp1:N and fsdp2:N, without a pipeline"},

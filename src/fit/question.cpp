@@ -46,11 +46,12 @@ constexpr std::array<Word<Attention>, 8> kAttentions{{{"auto", Attention::automa
                                                       {"sdpa-flash", Attention::sdpa_flash},
                                                       {"sdpa-cudnn", Attention::sdpa_cudnn},
                                                       {"flash2", Attention::flash2}}};
-constexpr std::array<Word<Loss>, 5> kLosses{{{"auto", Loss::automatic},
+constexpr std::array<Word<Loss>, 6> kLosses{{{"auto", Loss::automatic},
                                              {"hf", Loss::hf},
                                              {"fused-linear", Loss::fused_linear},
                                              {"fused", Loss::fused},
-                                             {"chunked", Loss::chunked}}};
+                                             {"chunked", Loss::chunked},
+                                             {"chunked-head", Loss::chunked_head}}};
 constexpr std::array<Word<Offload>, 4> kOffloads{
     {{"none", Offload::none},
      {"optimizer", Offload::optimizer},
@@ -227,7 +228,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 59> kFields{{
+constexpr std::array<Field, 60> kFields{{
     {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
@@ -384,8 +385,14 @@ constexpr std::array<Field, 59> kFields{{
      }},
     {{"loss", "KIND",
       "auto (what the kernels bring, else hf), hf (the model's own), fused-linear (no logits), "
-      "fused (over whole logits), chunked (torchtune's, 8 chunks)"},
+      "fused (over whole logits), chunked (torchtune's, 8 chunks), chunked-head (torchtitan's: "
+      "head "
+      "and loss chunk by chunk, each with its backward pass)"},
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
+    {{"loss-chunks", "N", "with --loss chunked-head, into how many chunks a sequence is cut"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("loss-chunks", w, 4096, q.loss_chunks);
+     }},
     {{"accelerate", "BOOL",
       "true if HF's Trainer or accelerate runs the loop: outputs in fp32 under autocast, "
       "embeddings with fp32 states in 8-bit optimizers"},
@@ -573,6 +580,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));
   add("loss", word_of(kLosses, q.loss));
+  if (q.loss == Loss::chunked_head) add("loss-chunks", std::to_string(q.loss_chunks));
   add_switch("accelerate", q.accelerate);
   add_switch("keep-outputs", q.keep_outputs);
   add_switch("use-cache", q.use_cache);

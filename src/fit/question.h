@@ -70,6 +70,7 @@ enum class Loss : uint8_t {
   fused_linear,  // the logits never exist as a whole (Liger and the like)
   fused,         // a fused cross entropy over whole logits
   chunked,       // cross entropy chunk by chunk, as torchtune's
+  chunked_head,  // the head, too, each chunk with its backward pass, as torchtitan's
 };
 [[nodiscard]] std::string_view word_of(Loss loss);
 // What is in the host's memory. Parameters: FSDP's shares of them, with their gradients and states;
@@ -162,6 +163,7 @@ struct FitQuestion {
   Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;
   Loss loss = Loss::automatic;
+  int64_t loss_chunks = 8;   // of chunked_head
   bool accelerate = false;   // accelerate runs the loop: outputs in float32 under mixed precision
   bool use_cache = false;    // the forward function makes a key-value cache and returns it
   bool keep_outputs = true;  // the loop keeps the model's outputs until the next step

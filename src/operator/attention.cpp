@@ -96,16 +96,22 @@ Tensor mask_gradient(Eager& e, const Tensor& mask) {
 
 // The fused backends: one kernel each way; they keep their inputs, their output and one float32
 // number for each query row.
-Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Tensor& key,
+struct FusedKernel {
+  const char* name = "";
+  bool is_flash = false;       // lays out and holds what flash does
+  bool before_hopper = false;  // has none of Hopper's instructions
+};
+
+Tensor fused_attention(Eager& e, const FusedKernel& kernel, const Tensor& query, const Tensor& key,
                        const Tensor& value, const Tensor& mask, bool causal, int64_t logsumexp_rows,
-                       const Dims& seed_sizes, bool is_flash) {
+                       const Dims& seed_sizes) {
   Tensor out;
   Tensor logsumexp;
   Tensor seed;  // the random state for dropout, kept whether there is dropout or not
   Tensor offset;
   const double flops = attention_flops(query, key, causal);
   if (!e.recall(OpKind::sdpa, {&out, &logsumexp, &seed, &offset})) {
-    out = fused_result(e, query, value.size(-1), is_flash);
+    out = fused_result(e, query, value.size(-1), kernel.is_flash);
     logsumexp = e.empty({query.size(0), query.size(1), logsumexp_rows}, DType::f32);
     seed = e.empty(seed_sizes, DType::i64);
     offset = e.empty({}, DType::i64);
@@ -114,31 +120,32 @@ Tensor fused_attention(Eager& e, const char* name, const Tensor& query, const Te
               .bytes_read = query.bytes() + key.bytes() + value.bytes(),
               .bytes_written = out.bytes(),
               .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
-              .is_flash = is_flash});
+              .before_hopper = kernel.before_hopper});
     e.made(OpKind::sdpa, {&out, &logsumexp, &seed, &offset});
   }
-  if (Node* node = e.history(name, {&query, &key, &value, &mask}, {&out})) {
+  if (Node* node = e.history(kernel.name, {&query, &key, &value, &mask}, {&out})) {
     for (const Tensor& tensor : {query, key, value, mask, out, logsumexp, seed, offset}) {
       node->save(tensor);
     }
-    node->apply = [flops, is_flash](Eager& eager, Node& n, Grads& g, Grads& result) {
+    node->apply = [flops, kernel](Eager& eager, Node& n, Grads& g, Grads& result) {
       // All three, wanted or not.
       for (const size_t i : {Saved::query, Saved::key, Saved::value}) {
         const Tensor& input = n.saved[i];
-        result[i] = fused_result(eager, input, input.size(-1), is_flash);
+        result[i] = fused_result(eager, input, input.size(-1), kernel.is_flash);
       }
       const Tensor& q = n.saved[Saved::query];
       const Tensor& k = n.saved[Saved::key];
       const AttentionSizes sizes{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
       if (n.needs(3)) result[3] = mask_gradient(eager, n.saved[Saved::mask]);
-      const ScratchBlocks blocks = is_flash ? flash_backward_blocks(eager, sizes, q.dtype())
-                                            : efficient_backward_blocks(eager, sizes, q.dtype());
+      const ScratchBlocks blocks = kernel.is_flash
+                                       ? flash_backward_blocks(eager, sizes, q.dtype())
+                                       : efficient_backward_blocks(eager, sizes, q.dtype());
       eager.kernel({.kind = OpKind::sdpa,
                     .flops = 2.5 * flops,
                     .bytes_read = 3 * g[0].bytes(),
                     .bytes_written = 3 * g[0].bytes(),
                     .element_bytes = static_cast<uint8_t>(element_size(q.dtype())),
-                    .is_flash = is_flash});
+                    .before_hopper = kernel.before_hopper});
     };
     e.finish(*node);
   }
@@ -225,9 +232,9 @@ Tensor padded_head(Eager& e, const Tensor& tensor) {
 
 Tensor flash_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                     bool causal) {
-  const Tensor out = fused_attention(
-      e, "ScaledDotProductFlashAttentionBackward0", padded_head(e, query), padded_head(e, key),
-      padded_head(e, value), Tensor(), causal, query.size(-2), {2}, true);
+  const Tensor out = fused_attention(e, {"ScaledDotProductFlashAttentionBackward0", true, true},
+                                     padded_head(e, query), padded_head(e, key),
+                                     padded_head(e, value), Tensor(), causal, query.size(-2), {2});
   const int64_t head = query.size(-1);
   return out.size(-1) == head ? out : slice(e, out, -1, 0, head);
 }
@@ -235,8 +242,8 @@ Tensor flash_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tens
 // One random state each for the kernel's dropout, on the device.
 Tensor cudnn_kernel(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                     const Tensor& mask, bool causal) {
-  return fused_attention(e, "ScaledDotProductCudnnAttentionBackward0", query, key, value,
-                         additive_mask(e, mask, query.dtype()), causal, query.size(-2), {}, true);
+  return fused_attention(e, {"ScaledDotProductCudnnAttentionBackward0", true, false}, query, key,
+                         value, additive_mask(e, mask, query.dtype()), causal, query.size(-2), {});
 }
 
 // Rows of the softmax's logarithms are padded to a multiple of 32 (kAlignLSE), and there are none
@@ -246,8 +253,8 @@ Tensor efficient_kernel(Eager& e, const Tensor& query, const Tensor& key, const 
   const int64_t rows = call.trains ? (query.size(-2) + 31) / 32 * 32 : 0;
   Tensor bias = additive_mask(e, mask, query.dtype());
   bias = aligned_mask(e, bias, query, key);
-  return fused_attention(e, "ScaledDotProductEfficientAttentionBackward0", query, key, value, bias,
-                         call.causal, rows, {}, false);
+  return fused_attention(e, {"ScaledDotProductEfficientAttentionBackward0", false, true}, query,
+                         key, value, bias, call.causal, rows, {});
 }
 
 }  // namespace
@@ -290,7 +297,7 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
                   .element_bytes = static_cast<uint8_t>(element_size(out.dtype())),
                   .rows = query.size(1),
                   .keys = key.size(1),
-                  .is_flash = true};
+                  .before_hopper = true};
   e.kernel(work);
   Tensor random_state = e.empty({2}, DType::i64);  // kept whether there is dropout or not
   if (Node* node = e.history("FlashAttnFuncBackward", {&query, &key, &value}, {&out})) {

@@ -19,7 +19,7 @@ Tensor cast_to_float8(Eager& e, const Tensor& wide) {
 namespace {
 
 bool is_float8_block(const Tensor& tensor) {
-  return tensor->storage->bytes < tensor.elements() * element_size(tensor.dtype());
+  return tensor->storage->bytes == tensor.elements() && element_size(tensor.dtype()) > 1;
 }
 
 // What goes into a product: nothing new where it came cast.

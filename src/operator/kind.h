@@ -163,6 +163,7 @@ enum class OpGroup : uint8_t {
   X(parallel_gather_sequence, none)  \
   X(parallel_scatter_sequence, none) \
   X(parallel_loss, none)             \
+  X(head_in_chunks, none)            \
   X(empty, none)                     \
   X(view, none)                      \
   X(reshape, none)                   \

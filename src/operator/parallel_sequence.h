@@ -1,5 +1,6 @@
-// A tensor-parallel rank's part of the sequence, as PyTorch's DTensor gathers and scatters it: parts
-// come rank by rank, and lie side by side in dimension 1 after one more copy. Internal to operators.
+// A tensor-parallel rank's part of the sequence, as PyTorch's DTensor gathers and scatters it:
+// parts come rank by rank, and lie side by side in dimension 1 after one more copy. Internal to
+// operators.
 //
 // Source: torch/distributed/_functional_collectives.py (all_gather_single, reduce_scatter_single)
 // (PyTorch 2.13).

@@ -47,7 +47,7 @@ void attend(Eager& e, const RingSizes& sizes, const Tensor& query, const Tensor&
             .element_bytes = static_cast<uint8_t>(element_size(query.dtype())),
             .rows = query.size(-2),
             .keys = key.size(-2) * sizes.ranks,
-            .is_flash = true});
+            .before_hopper = true});
 }
 
 void ring_backward(Eager& e, Node& n, Grads&, Grads& results, const RingSizes& sizes) {

@@ -22,8 +22,8 @@ struct KernelWork {
   int64_t rows = 0;
   int64_t keys = 0;
   Permuted permuted{};
-  bool has_bias = false;  // a product that begins with a bias in each row of its result
-  bool is_flash = false;  // FlashAttention-2's kernel
+  bool has_bias = false;       // a product that begins with a bias in each row of its result
+  bool before_hopper = false;  // attention by a kernel that has none of Hopper's instructions
 };
 
 // The name of a block that was never asked for: see Eager::set_muted.

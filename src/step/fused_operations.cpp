@@ -2,6 +2,7 @@
 
 #include "operator/megatron.h"
 #include "operator/transformer_engine_fp8.h"
+#include "step/head_in_chunks.h"
 
 namespace headroom::step {
 
@@ -189,6 +190,8 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
       return {op::parallel_gather_sequence(e, in[0], a.ints[0], gathers_of(a))};
     case OpKind::parallel_scatter_sequence:
       return {op::parallel_scatter_sequence(e, in[0], a.ints[0], gathers_of(a))};
+    case OpKind::head_in_chunks:
+      return {head_in_chunks(e, in[0], in[1], in[2], HeadInChunks::from(a))};
     case OpKind::parallel_loss:
       return {op::parallel_loss(e, in[0], in[1])};
     case OpKind::fast_rms_norm:

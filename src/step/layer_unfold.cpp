@@ -98,10 +98,7 @@ bool LayerUnfolder::is_same_module(uint32_t a, uint32_t b) const {
 }
 
 bool LayerUnfolder::are_alike(const OperatorCall& a, const OperatorCall& b) const {
-  return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
-         a.awaits == b.awaits && a.peers == b.peers && a.rows == b.rows && a.keys == b.keys &&
-         a.group == b.group && a.flops == b.flops && a.bytes_read == b.bytes_read &&
-         a.bytes_written == b.bytes_written && is_same_module(a.module, b.module);
+  return does_the_same(a, b) && is_same_module(a.module, b.module);
 }
 
 bool LayerUnfolder::are_alike(uint32_t buffer_a, uint32_t buffer_b) const {

@@ -74,7 +74,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group, b
                           .phase = phase_,
                           .element_bytes = work.element_bytes,
                           .has_bias = work.has_bias,
-                          .is_flash = work.is_flash,
+                          .before_hopper = work.before_hopper,
                           .peers = peers,
                           .follows = follows,
                           .awaits = awaits,

@@ -151,7 +151,7 @@ class Recorder : public op::Sink {
   uint32_t collectives_ = 0;  // begun until now
   // The latest of them that went around a ring, until somebody waited for it.
   std::optional<uint32_t> sent_;
-  uint32_t awaited_ = 0;      // the number behind the one that the next launch waits for; 0: none
+  uint32_t awaited_ = 0;  // the number behind the one that the next launch waits for; 0: none
   bool awaits_all_ = false;
 };
 

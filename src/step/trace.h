@@ -31,10 +31,10 @@ inline constexpr uint16_t kAwaitsAll = UINT16_MAX;
 struct OperatorCall {
   op::OpKind kind{};
   Phase phase{};
-  uint8_t element_bytes = 0;  // as KernelWork has it
-  bool has_bias = false;      // so too
-  bool is_flash = false;      // so too
-  Peers peers = Peers::none;  // of a collective
+  uint8_t element_bytes = 0;   // as KernelWork has it
+  bool has_bias = false;       // so too
+  bool before_hopper = false;  // so too
+  Peers peers = Peers::none;   // of a collective
   bool follows = false;  // of a gather of parameters: it begins behind what was launched before
   // Before this call the stream that computes waits for the collective that was begun so many
   // collectives ago, 1 for the latest one, and so for those before it among the same peers; 0: it
@@ -49,6 +49,15 @@ struct OperatorCall {
   op::Permuted permuted{};
   RankGroup group{};  // of a collective whose peers alone do not say it
 };
+
+// Whether two calls do the same, wherever in the model.
+[[nodiscard]] inline bool does_the_same(const OperatorCall& a, const OperatorCall& b) {
+  return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
+         a.has_bias == b.has_bias && a.before_hopper == b.before_hopper && a.peers == b.peers &&
+         a.follows == b.follows && a.awaits == b.awaits && a.flops == b.flops &&
+         a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written && a.rows == b.rows &&
+         a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
+}
 
 // Where a phase begins. Iteration 0 is construction, 1 the first step, 2 the steady state.
 struct PhaseMark {

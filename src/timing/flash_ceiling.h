@@ -1,8 +1,10 @@
-// What FlashAttention-2's kernels give at most on a Hopper GPU. They have none of its wider
-// instructions, and tables of attention there are of kernels that do.
+// What attention's kernels that were written before Hopper give at most there. They have none of
+// its wider instructions, and tables of attention there are of kernels that do.
 //
-// Source: arXiv 2307.08691, section 4: 335 of an H100 SXM's 989.4 TFLOPS, both passes together, at
-// the most; arXiv 2407.08608, section 1: 35 % of an H100. PyTorch's flash backend is that kernel.
+// Source: of FlashAttention-2 arXiv 2307.08691, section 4: 335 of an H100 SXM's 989.4 TFLOPS, both
+// passes together, at the most; arXiv 2407.08608, section 1: 35 % of an H100. PyTorch's flash
+// backend is that kernel; its memory-efficient one, which is slower (2307.08691, section 4.1), is
+// held to the same. cuDNN's has the instructions.
 #pragma once
 
 #include "device/device.h"

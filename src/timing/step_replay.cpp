@@ -247,13 +247,6 @@ class Replayer {
   Replayed all_;
 };
 
-bool are_alike(const OperatorCall& a, const OperatorCall& b) {
-  return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
-         a.has_bias == b.has_bias && a.is_flash == b.is_flash && a.peers == b.peers && a.awaits == b.awaits &&
-         a.flops == b.flops && a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written &&
-         a.rows == b.rows && a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
-}
-
 }  // namespace
 
 bool is_collective(const OperatorCall& call) {
@@ -264,10 +257,10 @@ std::optional<RepeatedCalls> added_calls(std::span<const OperatorCall> longer,
                                          std::span<const OperatorCall> shorter) {
   if (longer.size() <= shorter.size()) return std::nullopt;
   const size_t count = longer.size() - shorter.size();
-  const auto differs = std::ranges::mismatch(longer, shorter, are_alike).in2;
+  const auto differs = std::ranges::mismatch(longer, shorter, step::does_the_same).in2;
   const auto first = static_cast<size_t>(differs - shorter.begin());
-  const bool is_rest_alike =
-      std::ranges::equal(longer.subspan(first + count), shorter.subspan(first), are_alike);
+  const bool is_rest_alike = std::ranges::equal(longer.subspan(first + count),
+                                                shorter.subspan(first), step::does_the_same);
   if (!is_rest_alike) return std::nullopt;
   return RepeatedCalls{first, count, 1};
 }
@@ -277,7 +270,8 @@ std::optional<RepeatedCalls> calls_twice_in_a_row(std::span<const OperatorCall> 
   if (count == 0 || begin > calls.size() || calls.size() - begin < 2 * count) return std::nullopt;
   // As added_calls() finds it, of these and of these without `count` of them.
   const auto differs =
-      std::ranges::mismatch(calls.subspan(begin), calls.subspan(begin + count), are_alike).in2;
+      std::ranges::mismatch(calls.subspan(begin), calls.subspan(begin + count), step::does_the_same)
+          .in2;
   const auto alike = static_cast<size_t>(differs - calls.subspan(begin + count).begin());
   if (alike < count) return std::nullopt;
   return RepeatedCalls{begin + alike, count, 1};

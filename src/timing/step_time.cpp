@@ -22,7 +22,7 @@ using step::Phase;
 struct Alike {
   op::OpKind kind{};
   uint8_t element_bytes = 0;
-  bool is_flash = false;
+  bool before_hopper = false;
   step::Peers peers{};
   double flops = 0;
   int64_t bytes_read = 0;
@@ -117,7 +117,7 @@ class Pricer {
     seconds.reserve(calls.size());
     for (size_t i = 0; i < calls.size(); ++i) {
       const OperatorCall& call = calls[i];
-      const Alike alike{call.kind,  call.element_bytes, call.is_flash,      call.peers,
+      const Alike alike{call.kind,  call.element_bytes, call.before_hopper, call.peers,
                         call.flops, call.bytes_read,    call.bytes_written, call.rows,
                         call.keys,  call.permuted,      call.group};
       const auto [at, is_new] = known_.try_emplace(alike, prices_.size());
@@ -161,7 +161,7 @@ class Pricer {
     const Call made = call_of(work, question_.shape);
     price.law = static_cast<size_t>(model_.timed_as(made.kind, question_.device.name));
     HEADROOM_ASSIGN(price.time, model_.predict(made, question_.device));
-    if (call.is_flash) hold_to_flash_ceiling(question_.device, call.flops, price.time);
+    if (call.before_hopper) hold_to_flash_ceiling(question_.device, call.flops, price.time);
     return price;
   }
 

@@ -215,14 +215,14 @@ TEST_F(StepTimeTest, WhoWaitsForAllWaitsForTheLongest) {
 // FlashAttention-2's kernels have none of Hopper's wider instructions.
 TEST_F(StepTimeTest, FlashAttentionHasACeilingOnHopper) {
   constexpr double kFlops = 4e13;
-  const auto seconds = [&](const char* device, bool is_flash) {
+  const auto seconds = [&](const char* device, bool before_hopper) {
     device_ = *device::DeviceCatalogue::built_in().find(device);
     OperatorCall attention = addition(Phase::forward, kBlock);
     attention.kind = OpKind::sdpa;
     attention.element_bytes = 2;
     attention.flops = kFlops;
     attention.rows = attention.keys = 32'768;
-    attention.is_flash = is_flash;
+    attention.before_hopper = before_hopper;
     return time_of({attention}).seconds;
   };
   EXPECT_DOUBLE_EQ(seconds("a100-sxm-80gb", true), seconds("a100-sxm-80gb", false));

@@ -14,7 +14,7 @@ QUESTION = ["--device", "h100-sxm-80gb", "--search", "false", "--json"]
 CASES = {
     "sharded": (["meta-llama/Llama-3.1-8B", "--method", "fsdp2:8", "--batch", "2", "--seq", "4096", "--mixed-precision",
                  "bf16", "--checkpointing", "selective-every-2", "--optimizer", "adamw-fused", "--clip", "0.5",
-                 "--reduce-dtype", "fp32", "--loss", "fused-linear", "--attention", "sdpa", "--global-batch", "64"],
+                 "--reduce-dtype", "fp32", "--loss", "chunked-head", "--attention", "sdpa", "--global-batch", "64"],
                 {"flavor": "8B", "batch": 2, "global_batch": 64, "seq": 4096, "dtype": "float32", "param": "bfloat16",
                  "reduce": "float32", "norm": 0.5, "cuda_graphs": False, "replicas": 1, "shards": 8, "tensor": 1,
                  "loop": "fused", "chunks": 8, "checkpointing": "SelectiveAC", "compile": False, "offload": False}),
@@ -53,13 +53,13 @@ CASES["divided"] = (
 CASES["shared sequences"] = (
     ["meta-llama/Llama-3.1-8B", "--method", "fsdp2:4,cp:2", "--seq", "65536", "--mixed-precision", "bf16",
      "--checkpointing", "full", "--optimizer", "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
-     "--attention", "sdpa", "--shard-ends", "true"],
+     "--attention", "sdpa"],
     {**UNDIVIDED, "flavor": "8B", "batch": 1, "global_batch": 4, "seq": 65536, "dtype": "float32", "param": "bfloat16",
      "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 4, "tensor": 1, "context": 2,
      "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
-for name in list(CASES)[:-2]:
-    # torchtitan shards the embedding, and the head, by themselves; not in a pipeline.
-    CASES[name][0].extend(["--shard-ends", "true"])
+for name, (flags, _) in CASES.items():
+    if name != "divided":  # a pipeline: else torchtitan shards the embedding, and the head, by themselves
+        flags.extend(["--shard-ends", "true"])
 
 
 def fit(*words):

@@ -22,6 +22,7 @@
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
+#include "step/transform/head_in_chunks.h"
 #include "step/transform/ia3.h"
 #include "step/transform/input_gradients.h"
 #include "step/transform/liger.h"
@@ -219,6 +220,9 @@ headroom::Result<headroom::model::Graph> with_kernels(headroom::model::Graph gra
     return headroom::step::apply_fused_loss(graph, headroom::step::FusedLoss::liger);
   }
   if (words["loss"] == "chunked") return headroom::step::apply_chunked_loss(graph);
+  if (words["loss"] == "head-in-chunks") {
+    return headroom::step::apply_head_in_chunks(graph, {.chunks = 4});
+  }
   return graph;
 }
 

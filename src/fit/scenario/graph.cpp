@@ -11,6 +11,7 @@
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
 #include "step/transform/fused_loss.h"
+#include "step/transform/head_in_chunks.h"
 #include "step/transform/ia3.h"
 #include "step/transform/input_gradients.h"
 #include "step/transform/liger.h"
@@ -44,6 +45,17 @@ step::FusedLinearLossOptions linear_loss_of(const Scenario& s) {
   return options;
 }
 
+// Under fully_shard the head's gradient adds up in what it is reduced in.
+step::HeadInChunks head_in_chunks_of(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  step::HeadInChunks options{.chunks = q.loss_chunks};
+  options.is_of_parts = q.tensor_ranks > 1;
+  if (q.division == Division::fsdp2) {
+    options.whole_gradient = q.reduce_dtype ? dtype_of(*q.reduce_dtype) : s.train.weights;
+  }
+  return options;
+}
+
 Result<model::Graph> with_loss(const Scenario& s, const model::Graph& graph,
                                std::string_view model_type) {
   switch (s.loss) {
@@ -55,6 +67,8 @@ Result<model::Graph> with_loss(const Scenario& s, const model::Graph& graph,
                                                : step::FusedLoss::liger);
     case Loss::chunked:
       return step::apply_chunked_loss(graph);
+    case Loss::chunked_head:
+      return step::apply_head_in_chunks(graph, head_in_chunks_of(s));
     case Loss::automatic:
     case Loss::hf:
       break;

@@ -344,6 +344,31 @@ Result<void> check_fsdp(const Scenario& s) {
   return {};
 }
 
+// torchtitan's plan: modules of transformers' in sequences' parts.
+Result<void> check_sequence_parallel(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (q.kernels != Kernels::none) {
+    return unsupported("kernels", "other libraries' kernels beside sequence parallelism");
+  }
+  if (s.loss != Loss::hf && s.loss != Loss::chunked_head) {
+    return contradiction("loss", "the logits stay divided, and such a loss takes whole ones",
+                         "--loss hf, or chunked-head");
+  }
+  if (q.attention == Attention::eager) {
+    return contradiction("attention",
+                         "the mask of eager attention is made of a rank's part of the sequence",
+                         "--attention sdpa");
+  }
+  const int64_t parts = q.tensor_ranks * (q.context_ranks > 1 ? 2 * q.context_ranks : 1);
+  if (q.seq % parts == 0) return {};
+  return contradiction("seq",
+                       "a sequence of " + std::to_string(q.seq) + " is not divided by the " +
+                           std::to_string(parts) + " parts that tensor parallel ranks" +
+                           (q.context_ranks > 1 ? " and twice the context ranks" : "") +
+                           " make of it",
+                       "a multiple of " + std::to_string(parts));
+}
+
 // As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
 Result<void> check_tensor_parallel(const Scenario& s) {
   const FitQuestion& q = s.question;
@@ -354,14 +379,8 @@ Result<void> check_tensor_parallel(const Scenario& s) {
       q.division != Division::ddp) {
     return unsupported("method", "tensor parallelism within ZeRO or FSDP's first version");
   }
-  if (q.sequence_parallel && s.loss != Loss::hf) {
-    return contradiction("loss", "the logits stay divided, and fused kernels take whole ones",
-                         "--loss hf");
-  }
-  if (q.sequence_parallel && q.kernels != Kernels::none) {
-    return unsupported("kernels", "fused kernels beside sequence parallelism");
-  }
-  if (s.loss != Loss::hf && s.loss != Loss::fused) {
+  if (q.sequence_parallel) HEADROOM_TRY(check_sequence_parallel(s));
+  if (!q.sequence_parallel && s.loss != Loss::hf && s.loss != Loss::fused) {
     return contradiction("loss", "the head's rows are divided, so its logits have to be gathered",
                          "--loss hf");
   }
@@ -403,6 +422,11 @@ Result<void> check_division(const Scenario& s) {
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
   if (s.question.stages > 1) HEADROOM_TRY(check_pipeline(s));
   if (s.question.context_ranks > 1) HEADROOM_TRY(check_context_parallel(s.question));
+  const bool hands_gradients_on = division == Division::none || division == Division::fsdp2;
+  if (s.loss == Loss::chunked_head && !hands_gradients_on) {
+    return unsupported("loss", "a head in chunks under another method than fully_shard",
+                       "--method fsdp2:N");
+  }
   if (division == Division::gemini) return check_gemini(s);
   if (s.question.tensor_ranks > 1) HEADROOM_TRY(check_tensor_parallel(s));
   if (division == Division::none) return {};
@@ -420,7 +444,8 @@ Result<void> check_compile(const Scenario& s) {
                          "a later one");
   }
   if (q.compile.loss && q.sequence_parallel && q.tensor_ranks > 1) {
-    return unsupported("compile", "a loss of divided logits", "--compile layers");
+    return unsupported("compile", "a compiled loss of divided logits",
+                       "--compile layers; in torchtitan's file --compile.components model");
   }
   if (q.compile.loss && s.loss != Loss::hf) {
     return contradiction("compile",

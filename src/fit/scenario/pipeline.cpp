@@ -155,7 +155,7 @@ Result<void> check_pipeline(const Scenario& s) {
     return contradiction("optimizer-in-backward", "gradients are whole behind the last micro-batch",
                          "leave it out");
   }
-  if (s.loss == Loss::fused_linear || s.loss == Loss::chunked) {
+  if (s.loss == Loss::fused_linear || s.loss == Loss::chunked || s.loss == Loss::chunked_head) {
     return contradiction("loss", "a schedule hands logits to the loss function",
                          "--loss hf or --loss fused");
   }

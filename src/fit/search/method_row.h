@@ -16,9 +16,10 @@
 namespace headroom::fit {
 
 struct MethodRow {
-  std::string method;         // "lora,zero2:8"
-  std::string checkpointing;  // "none", "selective", "full"; empty where the question says it
-  std::string offload;        // "optimizer"; empty where the question says it
+  std::string method;              // "lora,zero2:8"
+  std::string checkpointing;       // "none", "selective", "full"; empty where the question says it
+  bool divides_sequences = false;  // --sequence-parallel true
+  std::string offload;             // "optimizer"; empty where the question says it
   std::optional<Precision> precision;  // nothing where the question says it
   std::string flags;                   // "--method zero2:8 --checkpointing full"
   std::string reason;  // why it cannot be asked of this model; all below is empty then

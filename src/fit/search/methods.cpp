@@ -85,13 +85,15 @@ bool can_be_divided(const Scenario& scenario, const WayToDivide& division) {
 // By transformers' plans; and by torchtitan's, where they are not asked for alone.
 void add_tensor_divisions(const Scenario& scenario, int64_t gpus, int64_t most,
                           std::vector<WayToDivide>& divisions) {
+  const bool is_given = scenario.question.given.contains("sequence-parallel");
+  const bool is_wanted = is_given && scenario.question.sequence_parallel;
   for (std::string& words : tensor_divisions_among(gpus, most)) {
-    divisions.push_back({std::move(words)});
+    if (!is_wanted) divisions.push_back({std::move(words)});
   }
-  if (scenario.question.given.contains("sequence-parallel")) return;
+  if (is_given && !is_wanted) return;
   for (std::string& words : sequence_divisions_among(gpus, most)) {
     const WayToDivide division{std::move(words), true};
-    if (can_be_divided(scenario, division)) divisions.push_back(division);
+    if (is_wanted || can_be_divided(scenario, division)) divisions.push_back(division);
   }
 }
 
@@ -145,6 +147,7 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   HEADROOM_TRY(candidate.question.set("method", row.method));
   if (way.division.divides_sequences) {
     HEADROOM_TRY(candidate.question.set("sequence-parallel", "true"));
+    row.divides_sequences = true;
     row.flags += " --sequence-parallel true";
   }
   if (!way.checkpointing.empty()) {

@@ -44,6 +44,32 @@ TEST(Methods, SequencesAreDividedWithinFullyShardAndItsStages) {
   EXPECT_EQ(sequence_divisions_among(4, 8), (std::vector<std::string>{"tp:4", "fsdp2:2,tp:2"}));
 }
 
+// Asked for, sequences are divided in every way with tensor parallelism; refused, in none.
+TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-3.1-8B";
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto divided_rows = [&](const char* words) {
+    FitQuestion asked = question;
+    if (*words != 0) {
+      EXPECT_TRUE(asked.set("sequence-parallel", words));
+    }
+    const auto chosen = choose_method(asked, 8);
+    EXPECT_TRUE(chosen) << chosen.error().to_string();
+    int64_t plain = 0;
+    int64_t divided = 0;
+    for (const MethodRow& row : chosen->rows) {
+      if (row.method.find("tp:") != std::string::npos) ++(row.divides_sequences ? divided : plain);
+    }
+    return std::pair(plain, divided);
+  };
+  const auto [plain, divided] = divided_rows("");
+  EXPECT_EQ(plain, 5);
+  EXPECT_EQ(divided, 4);  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2
+  EXPECT_EQ(divided_rows("true"), std::pair(int64_t{0}, divided));
+  EXPECT_EQ(divided_rows("false"), std::pair(plain, int64_t{0}));
+}
+
 // A group accumulates, so that a step has the same sequences; what heads do not allow is refused.
 TEST(Methods, TensorParallelismIsAmongThem) {
   FitQuestion question = small_question();

@@ -44,11 +44,15 @@ constexpr Change kChanges[] = {
     {"fused-linear-loss", "fused linear cross entropy", "--loss fused-linear", nullptr,
      "LigerFusedLinearCrossEntropyLoss on the hidden states and lm_head.weight; "
      "use_liger_kernel=True brings it too",
-     "no logits in the outputs", [](const FitQuestion& q) { return q.loss != Loss::fused_linear; }},
+     "no logits in the outputs",
+     [](const FitQuestion& q) {
+       return q.loss != Loss::fused_linear && q.loss != Loss::chunked_head;
+     }},
     {"chunked-loss", "cross entropy in chunks", "--loss chunked", nullptr,
      "torchtune's CEWithChunkedOutputLoss, or the same by hand", "",
      [](const FitQuestion& q) {
-       return q.loss != Loss::chunked && q.loss != Loss::fused_linear && q.kernels == Kernels::none;
+       return q.loss != Loss::chunked && q.loss != Loss::fused_linear &&
+              q.loss != Loss::chunked_head && q.kernels == Kernels::none;
      }},
     {"checkpointing", "checkpoint every layer", "--checkpointing full", nullptr,
      "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",

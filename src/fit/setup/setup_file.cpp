@@ -261,7 +261,11 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   }
   if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
-  if (setup.loss_chunks) flags.emplace_back("loss", *setup.loss_chunks > 1 ? "fused-linear" : "hf");
+  if (setup.loss_chunks) {
+    const bool is_whole = *setup.loss_chunks == 1;
+    flags.emplace_back("loss", is_whole ? "hf" : "chunked-head");
+    if (!is_whole) flags.emplace_back("loss-chunks", std::to_string(*setup.loss_chunks));
+  }
   if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
   if (setup.tensor_ranks > 1) flags.emplace_back("sequence-parallel", "true");
   if (setup.stages > 1) flags.emplace_back("pipeline-schedule", setup.is_gpipe ? "gpipe" : "1f1b");

@@ -59,7 +59,8 @@ TEST_F(SetupFile, TorchtitanReadsBack) {
                                          {"reduce-dtype", "fp32"},
                                          {"allocator", "expandable_segments:True"},
                                          {"shard-ends", "true"},
-                                         {"loss", "fused-linear"}});
+                                         {"loss", "chunked-head"},
+                                         {"loss-chunks", "8"}});
         asked.model = "meta-llama/Llama-3.1-8B";
         FitQuestion read = read_back(asked, "torchtitan");
         read.model = asked.model;  // which the file says apart

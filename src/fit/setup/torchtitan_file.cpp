@@ -49,7 +49,9 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.reshards = q.reshards != step::Reshards::none;
   setup.compiles_layers = q.compile.layers;
   setup.compiles_loss = q.compile.loss;
-  setup.loss_chunks = has_whole_logits(q.loss) ? 1 : kLossChunks;
+  setup.loss_chunks = has_whole_logits(q.loss)       ? 1
+                      : q.loss == Loss::chunked_head ? q.loss_chunks
+                                                     : kLossChunks;
   return setup;
 }
 
@@ -61,7 +63,7 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (!q.clip) flags.emplace_back("clip");
   if (q.grad_accum > 1 && !syncs_each_batch(q)) flags.emplace_back("sync-each-batch");
   if (q.optimizer != Optimizer::adamw) flags.emplace_back("optimizer");
-  if (!has_whole_logits(q.loss) && q.loss != Loss::fused_linear) flags.emplace_back("loss");
+  if (!has_whole_logits(q.loss) && q.loss != Loss::chunked_head) flags.emplace_back("loss");
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
@@ -77,12 +79,11 @@ bool torchtitan_can_say(const FitQuestion& q) {
   const bool is_half = q.mixed_precision == MixedPrecision::fp16 ||
                        (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
   const CheckpointingKind kind = q.checkpointing.kind;
-  const bool is_divided = q.tensor_ranks > 1 || q.stages > 1;
   const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
   const bool has_its_stages =
       q.stage_chunks == 1 && q.schedule != step::PipelineSchedule::zero_bubble;
   return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
-         has_its_stages && (!is_divided || has_whole_logits(q.loss)) && !is_half &&
+         has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) && !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
           q.checkpointing == kSelective);
 }
@@ -95,7 +96,8 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.file = request.file;
   emitted.command = engines::torchtitan_line(setup, request.file);
   emitted.by_hand = by_hand(question);
-  if (!shards_ends(question)) emitted.notes.push_back(request.kind + std::string(kShardsEnds));
+  if (!shards_ends(question) && question.stages == 1)
+    emitted.notes.push_back(request.kind + std::string(kShardsEnds));
   if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
   return emitted;

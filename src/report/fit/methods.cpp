@@ -59,8 +59,9 @@ std::vector<const MethodRow*> asked(const MethodsAnswer& answer) {
 // "zero2:8 with full checkpointing and --offload optimizer"
 std::string way_words(const MethodRow& row) {
   std::string words = row.method;
+  if (row.divides_sequences) words += " with sequences divided";
   if (!row.checkpointing.empty() && row.checkpointing != "none") {
-    words += " with " + row.checkpointing + " checkpointing";
+    words += (row.divides_sequences ? " and " : " with ") + row.checkpointing + " checkpointing";
   }
   if (!row.offload.empty()) words += " and --offload " + row.offload;
   if (row.precision) words += " " + row.precision->words();
@@ -205,6 +206,7 @@ Json row_json(const MethodRow& row) {
                                  .set("reserved", name_of(row.reserved_provenance))
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
+  if (row.divides_sequences) json.set("sequence_parallel", true);
   if (row.host) json.set("host_bytes", host_json(*row.host));
   if (row.precision) {
     json.set("dtype", row.precision->dtype).set("mixed_precision", row.precision->mixed_precision);

@@ -8,6 +8,7 @@
 #include "step/tiny_llama.h"
 #include "step/train_step.h"
 #include "step/transform/float8.h"
+#include "step/transform/head_in_chunks.h"
 #include "step/transform/tensor_parallel.h"
 
 namespace headroom::step {
@@ -104,6 +105,17 @@ TEST(SequenceParallel, ACheckpointedLayerKeepsARanksPart) {
     return trace_training(divided(graph).value(), options).value().saved_bytes;
   };
   EXPECT_EQ(kept(4) - kept(3), kWhole / kRanks);
+}
+
+// A head whose loss goes chunk by chunk takes whole sequences and a part of the classes.
+TEST(SequenceParallel, AHeadInChunksTakesPartsOfTheClasses) {
+  const model::Graph graph =
+      apply_head_in_chunks(llama(), {.chunks = 4, .is_of_parts = true}).value();
+  const StepTrace whole = trace_of(apply_head_in_chunks(llama(), {.chunks = 4}).value());
+  const StepTrace part = trace_of(divided(graph).value());
+  EXPECT_DOUBLE_EQ(kRanks * products_of(part), products_of(whole));
+  EXPECT_EQ(calls_of(part, OpKind::all_gather, kWhole), 2 * (2 * kLayers + 1));
+  EXPECT_FALSE(apply_head_in_chunks(llama(), {.chunks = 5}));
 }
 
 TEST(SequenceParallel, RefusesWhatItCannotDivide) {

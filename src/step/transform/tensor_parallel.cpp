@@ -134,14 +134,7 @@ class TensorParallelWriter {
       if (head_.contains(site.product)) {
         divide({site, options_.is_sequence_parallel ? TensorStyle::colwise
                                                     : TensorStyle::colwise_gather_output});
-        vocabulary_ = site.out_features;
-        if (options_.is_sequence_parallel && vocabulary_ % options_.ranks != 0) {
-          error_ =
-              Error{ErrorCode::usage,
-                    "a vocabulary of " + std::to_string(vocabulary_) + " that " +
-                        std::to_string(options_.ranks) + " ranks do not divide",
-                    "--sequence-parallel", "--sequence-parallel false, which gathers the logits"};
-        }
+        set_vocabulary(site.out_features);
         continue;
       }
       for (const TensorRule& of_plan : plan.rules) {
@@ -151,6 +144,7 @@ class TensorParallelWriter {
         break;
       }
     }
+    choose_head_in_chunks();
     for (const TensorRule& rule : plan.rules) {
       if (options_.is_sequence_parallel) continue;  // sums wait for whoever takes the gradients
       if (rule.style == TensorStyle::replicated_with_grad_allreduce) mark_reduced(rule.module);
@@ -193,6 +187,28 @@ class TensorParallelWriter {
     for (model::GraphChunk& chunk : graph.chunks_before) divide(chunk.inputs);
     if (graph.passed_on.size() > 1) {
       graph.passed_on = local_sizes(graph.passed_on, kSequence, options_.ranks);
+    }
+  }
+
+  void set_vocabulary(int64_t rows) {
+    vocabulary_ = rows;
+    if (!options_.is_sequence_parallel || rows % options_.ranks == 0) return;
+    error_ = Error{ErrorCode::usage,
+                   "a vocabulary of " + std::to_string(rows) + " that " +
+                       std::to_string(options_.ranks) + " ranks do not divide",
+                   "--sequence-parallel", "false, which gathers the logits"};
+  }
+
+  // A head whose loss goes chunk by chunk is one operation with it.
+  void choose_head_in_chunks() {
+    for (const Operation& operation : graph_.operations) {
+      if (operation.kind != OpKind::head_in_chunks) continue;
+      for (size_t i = 0; i < graph_.parameters.size(); ++i) {
+        const Parameter& parameter = graph_.parameters[i];
+        if (parameter.value != operation.inputs[1]) continue;
+        parts_[parameter.tied_to.value_or(static_cast<uint32_t>(i))] = {0, 1};
+        set_vocabulary(parameter.shape[0]);
+      }
     }
   }
 
@@ -283,6 +299,13 @@ class TensorParallelWriter {
     }
     if (operation.kind == OpKind::embedding && embeddings_.contains(operation.inputs[0])) {
       return embedding_of(operation);
+    }
+    if (operation.kind == OpKind::head_in_chunks) {
+      return {rewriter_.builder().apply(
+          operation.kind,
+          {whole_sequence(operation.inputs[0]), rewriter_.value(operation.inputs[1]),
+           rewriter_.value(operation.inputs[2])},
+          operation.attributes)};
     }
     if (operation.kind == OpKind::cross_entropy && splits_[operation.inputs[0]].dim == 1) {
       return {rewriter_.builder().apply(

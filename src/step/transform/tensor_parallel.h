@@ -8,11 +8,11 @@
 // products are divided and put together, as phi3's are. Norms, and whatever the plan does not name,
 // are whole on every rank. Ours is the first rank, whose part is the largest.
 //
-// Sequence parallel, it is torchtitan's plan instead: between divided modules each rank has its part
-// of the sequence; what attention and the feed-forward take is gathered once, what they answer is
-// summed and scattered, norms run on the part; the gradients of their weights are summed as they are
-// reduced or stepped, which is small and not here. The
-// logits stay divided by class, and the loss is of the parts (operator/parallel_loss.cpp).
+// Sequence parallel, it is torchtitan's plan instead: between divided modules each rank has its
+// part of the sequence. What attention and the feed-forward take is gathered once, what they answer
+// is summed and scattered, and norms run on the part; the gradients of their weights are summed as
+// they are reduced or stepped, which is small and not here. The logits stay divided by class, and
+// the loss is of the parts (operator/parallel_loss.cpp).
 //
 // Source: transformers/distributed/tensor_parallel.py, distributed/mixin.py (init_parallel_plans);
 // torchtitan/models/llama3/infra/parallelize.py (apply_tp, 2024-12 to 2026); operator/parallel.cpp.
