@@ -12,6 +12,9 @@
 # of its tests, are compiled several at a time as one (compile_together.py says which): what they all
 # include and instantiate is compiled once, which is two fifths of the time.
 include(GoogleTest)
+if(HEADROOM_PRECOMPILED)
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+endif()
 
 if(HEADROOM_TESTS)
   add_library(headroom_room_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/tools/room_test_main.cpp)

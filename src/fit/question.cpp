@@ -229,7 +229,9 @@ constexpr Field stage3_field() {
 
 // Every flag of the question: its words in the help, and what setting it does.
 constexpr std::array<Field, 60> kFields{{
-    {{"device", "NAME", "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here)"},
+    {{"device", "NAME",
+      "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here); with figures of your "
+      "own: h100-sxm-80gb,power=500W"},
      [](FitQuestion& q, std::string_view w) { return printable("device", w, q.device); }},
     {{"batch", "N", "sequences in a micro-batch"},
      [](FitQuestion& q, std::string_view w) { return count("batch", w, 1'000'000, q.batch); }},
