@@ -3,9 +3,8 @@
 //
 // A script is not run (shell_words.h). What a configuration of the registry says is known for those
 // whose step is modelled; others, and what changes memory and is not modelled (expert parallelism,
-// interleaved stages, a loss in chunks beside a pipeline), are an Error.
-// Which of torchtitan's own parts are taken as others is in the setup's notes: layers and
-// attention.
+// interleaved stages, a loss in chunks beside a pipeline), are an Error. Which of torchtitan's own
+// parts are taken as others is in the setup's notes: layers and attention.
 // --training.enable_cpu_offload is fully_shard's CPUOffloadPolicy of every unit: parameters,
 // gradients and the optimizer's states are the host's, and gradients are clipped there.
 //

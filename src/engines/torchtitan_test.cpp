@@ -32,7 +32,7 @@ TEST(Torchtitan, AConfigurationOfItsRegistryIsKnown) {
   EXPECT_EQ(setup->clip, 1);
   EXPECT_EQ(setup->loss_chunks, 8);
   EXPECT_EQ(setup->optimizer_loop, "fused");
-  EXPECT_EQ(setup->notes.size(), 2);  // layers, the loss, CUDA graphs
+  EXPECT_EQ(setup->notes.size(), 2);  // layers and attention, CUDA graphs
 }
 
 TEST(Torchtitan, WhatIsSaidComesBeforeTheConfiguration) {

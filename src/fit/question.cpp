@@ -373,8 +373,7 @@ constexpr std::array<Field, 60> kFields{{
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"compile", "PARTS",
       "what torch.compile is called on: none, or a list of layers (each by itself, as torchtitan "
-      "has "
-      "it) and loss"},
+      "has it) and loss"},
      [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
       "products of layers' linear modules in float8: none, tensorwise (torchao's, with dynamic "
@@ -388,8 +387,7 @@ constexpr std::array<Field, 60> kFields{{
     {{"loss", "KIND",
       "auto (what the kernels bring, else hf), hf (the model's own), fused-linear (no logits), "
       "fused (over whole logits), chunked (torchtune's, 8 chunks), chunked-head (torchtitan's: "
-      "head "
-      "and loss chunk by chunk, each with its backward pass)"},
+      "head and loss chunk by chunk, each with its backward pass)"},
      [](FitQuestion& q, std::string_view w) { return choose("loss", w, kLosses, q.loss); }},
     {{"loss-chunks", "N", "with --loss chunked-head, into how many chunks a sequence is cut"},
      [](FitQuestion& q, std::string_view w) {

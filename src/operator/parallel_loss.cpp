@@ -2,16 +2,15 @@
 // PyTorch's loss_parallel() has it: maxima, sums and the targets' own numbers are reduced among the
 // ranks; the log-probabilities are kept, and backward makes the gradient from them in four passes.
 //
-// Source: torch/distributed/tensor/parallel/loss.py,
-// torch/distributed/tensor/_ops/_embedding_ops.py
-// (_MaskPartial) (PyTorch 2.13).
+// Source: torch/distributed/tensor: parallel/loss.py, _ops/_embedding_ops.py (_MaskPartial)
+// (PyTorch 2.13).
 #include "operator/functional.h"
 
 namespace headroom::op {
 
 namespace {
 
-// functional collectives leave what they are given alone
+// Functional collectives leave what they are given alone.
 Tensor reduced(Eager& e, const Tensor& own) {
   Tensor out = e.empty(own.sizes(), own.dtype());
   e.collective(OpKind::all_reduce, own.bytes(), out.bytes());

@@ -102,16 +102,17 @@ TEST(MeasuredRow, SaysWhatIsOffloaded) {
   EXPECT_NE(asked("ZeRO-2", "activations").error().message.find("activations"), std::string::npos);
 }
 
-// torchtitan's pages: fully_shard alone is modelled, and each other word has its reason.
+// torchtitan's pages: what of their parallelism is not modelled has its reason.
 TEST(MeasuredRow, ReadsATorchtitanRun) {
-  const auto asked = [](const std::string& framework, const std::string& parallelism) {
+  const auto asked = [](const std::string& framework, const std::string& parallelism,
+                        const std::string& gpus = "8") {
     const std::string header = "parallelism," + std::string(kHeader);
     const std::string words =
         ",1,train run,Llama 3.1 8B,pre-training,\"fp32 sharded params, bf16 "
         "compute\",FSDP2,AdamW,2,"
         "8192,,selective (op),SDPA flash,,";
-    return question_of(text::read_csv(header + parallelism + words + framework +
-                                          ",H100 96GB,8,max reserved,1000,,,\n",
+    return question_of(text::read_csv(header + parallelism + words + framework + ",H100 96GB," +
+                                          gpus + ",max reserved,1000,,,\n",
                                       "test.csv")
                            .value(),
                        0);
@@ -147,6 +148,8 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
                                                {"torchtitan FSDP2 eager", "4 GPUs"}}) {
     EXPECT_FALSE(asked(framework, parallelism)) << framework << parallelism;
   }
+  // 2^64 devices, more than 64 bits count: for UBSan.
+  EXPECT_FALSE(asked("torchtitan FSDP2 eager", "FSDP65536 CP65536 TP65536 PP65536", "0"));
 }
 
 // Facts about one harness that its rows do not hold: the reader knows them by the source's name.

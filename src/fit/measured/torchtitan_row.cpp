@@ -25,10 +25,6 @@ constexpr std::array kRunners{
     NotModelled{"simplefsdp", "runs SimpleFSDP, whose collectives a compiler places"},
 };
 
-constexpr std::array kDegrees{
-    NotModelled{"ep", "torchtitan's expert parallelism is not modelled"},
-};
-
 // Of each stage, where nothing else is said (pipelining_utils.py).
 constexpr int64_t kPartsInterleaved = 2;
 
@@ -45,6 +41,16 @@ struct Degrees {
   int64_t stages = 1;   // of a pipeline
 };
 
+// All together; nothing where there are none, or more than are known to train one model.
+std::optional<int64_t> devices_of(const Degrees& degrees) {
+  int64_t devices = 1;
+  for (const int64_t degree : {degrees.shards, degrees.context, degrees.tensor, degrees.stages}) {
+    if (degree < 1 || degree > engines::kMostDevices / devices) return std::nullopt;
+    devices *= degree;
+  }
+  return devices;
+}
+
 // "FSDP4 CP2"; nothing else may divide a step.
 Result<Degrees> degrees_of(std::string_view words) {
   Degrees degrees;
@@ -56,23 +62,12 @@ Result<Degrees> degrees_of(std::string_view words) {
     degrees.context = degree_of(word, "cp").value_or(degrees.context);
     degrees.tensor = degree_of(word, "tp").value_or(degrees.tensor);
     degrees.stages = degree_of(word, "pp").value_or(degrees.stages);
-    for (const NotModelled& degree : kDegrees) {
-      if (degree_of(word, degree.word).value_or(1) > 1) {
-        return unsupported(std::string(degree.what));
-      }
+    if (degree_of(word, "ep").value_or(1) > 1) {
+      return unsupported("torchtitan's expert parallelism is not modelled");
     }
   }
-  const auto is_degree = [](int64_t degree) {
-    return degree >= 1 && degree <= engines::kMostDevices;
-  };
-  const bool is_each = is_degree(degrees.shards) && is_degree(degrees.context) &&
-                       is_degree(degrees.tensor) && is_degree(degrees.stages);
-  if (is_each && degrees.shards * degrees.context > 1) return degrees;
+  if (devices_of(degrees) && degrees.shards * degrees.context > 1) return degrees;
   return unsupported("does not say among how many GPUs fully_shard divides it");
-}
-
-int64_t devices_of(const Degrees& degrees) {
-  return degrees.shards * degrees.context * degrees.tensor * degrees.stages;
 }
 
 std::string method_of(const Degrees& degrees, bool is_interleaved) {
@@ -115,7 +110,7 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
     if (has(framework, runner.word)) return unsupported(std::string(runner.what));
   }
   HEADROOM_ASSIGN(const Degrees degrees, degrees_of(text::lower(table.at(row, "parallelism"))));
-  if (table.at(row, "n_gpus") != std::to_string(devices_of(degrees))) {
+  if (table.at(row, "n_gpus") != std::to_string(devices_of(degrees).value_or(0))) {
     return unsupported("'parallelism' is not among the 'n_gpus' GPUs");
   }
   FitQuestion q;

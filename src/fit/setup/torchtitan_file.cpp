@@ -96,8 +96,9 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.file = request.file;
   emitted.command = engines::torchtitan_line(setup, request.file);
   emitted.by_hand = by_hand(question);
-  if (!shards_ends(question) && question.stages == 1)
+  if (!shards_ends(question) && question.stages == 1) {
     emitted.notes.push_back(request.kind + std::string(kShardsEnds));
+  }
   if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
   return emitted;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "step/compiled/partition.h"
+#include "step/gradient_bytes.h"
 #include "step/tiny_llama.h"
 #include "step/train_step.h"
 
@@ -96,14 +97,6 @@ TEST(CompiledLayer, LaunchesLibrariesKernelsAsOftenAsEagerDoes) {
   const StepTrace eager = trace_training(llama(2), options).value();
   EXPECT_EQ(products(compiled), products(eager));
   EXPECT_LT(compiled.calls.size(), eager.calls.size());
-}
-
-int64_t gradient_bytes(const StepTrace& trace) {
-  int64_t bytes = 0;
-  for (const memory::BufferInfo& buffer : trace.memory.buffers) {
-    if (buffer.category == memory::Category::gradient) bytes += buffer.requested_bytes;
-  }
-  return bytes;
 }
 
 // A gate that multiplies a tensor by itself: both gradients go to one node. Of every family the

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "model/load.h"
+#include "step/gradient_bytes.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
 #include "step/transform/lora.h"
@@ -45,14 +46,6 @@ Graph adapted(QuantizedFormat format, std::vector<std::string> targets, double d
 
 int64_t count(const Graph& graph, OpKind kind) {
   return std::ranges::count(graph.operations, kind, &model::Operation::kind);
-}
-
-int64_t gradient_bytes(const StepTrace& trace) {
-  int64_t bytes = 0;
-  for (const memory::BufferInfo& buffer : trace.memory.buffers) {
-    if (buffer.category == memory::Category::gradient) bytes += buffer.requested_bytes;
-  }
-  return bytes;
 }
 
 TEST(FastLora, JoinsQueriesKeysAndValues) {

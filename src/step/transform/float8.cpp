@@ -5,6 +5,9 @@
 
 namespace headroom::step {
 
+using model::Operation;
+using op::OpKind;
+
 namespace {
 
 constexpr int64_t kMultiple = 16;
@@ -12,9 +15,6 @@ constexpr int64_t kMultiple = 16;
 bool fits(const model::Parameter& weight) {
   return std::ranges::all_of(weight.shape, [](int64_t size) { return size % kMultiple == 0; });
 }
-
-using model::Operation;
-using op::OpKind;
 
 // Where sequences are gathered for such products alone, or for the gradient of one, what is
 // gathered is cast before (torchao/float8/float8_tensor_parallel.py).
