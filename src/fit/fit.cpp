@@ -194,15 +194,19 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   return {};
 }
 
-// Of the whole model, of which a stage has a part: by its graph alone, since no step of it is run.
+// Of the whole model, of which a stage or a tensor parallel rank has a part: by its graph alone,
+// since no step of it is run.
 Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
-  HEADROOM_ASSIGN(const Scenario undivided, vary(scenario, without_stages(scenario.question)));
+  HEADROOM_ASSIGN(Scenario undivided, vary(scenario, without_stages(scenario.question)));
+  undivided.question.tensor_ranks = 1;
   HEADROOM_ASSIGN(GraphPointer built, built_graph_of(undivided));
   HEADROOM_ASSIGN(const GraphPointer graph, graph_of(undivided, std::move(built)));
   answer.parameter_count = model::parameter_count(*graph, false);
   answer.trainable_count = model::parameter_count(*graph, true);
-  const bool is_tied = std::ranges::any_of(
-      graph->parameters, [](const model::Parameter& p) { return p.tied_to.has_value(); });
+  const bool is_tied = scenario.question.stages > 1 &&
+                       std::ranges::any_of(graph->parameters, [](const model::Parameter& p) {
+                         return p.tied_to.has_value();
+                       });
   if (is_tied) {
     answer.notes.emplace_back(
         "embedding and head share a weight in the model and cannot between stages: the last one "
@@ -369,7 +373,8 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
   if (question.megatron) HEADROOM_TRY(add_megatron(scenario.question, answer));
-  if (question.stages > 1) HEADROOM_TRY(add_parameters(scenario, answer));
+  const bool divides_layers = question.stages > 1 || question.tensor_ranks > 1;
+  if (divides_layers && !question.megatron) HEADROOM_TRY(add_parameters(scenario, answer));
   if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }

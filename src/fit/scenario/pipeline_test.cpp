@@ -72,6 +72,17 @@ TEST(PipelineScenario, CompiledStagesHaveATime) {
   EXPECT_LT(compiled.time->step_seconds.expected, eager.time->step_seconds.expected);
 }
 
+// Of the whole model, however its products and layers are divided.
+TEST(PipelineScenario, ParametersAreTheWholeModels) {
+  const int64_t whole = answer_of(question_of("full")).parameter_count;
+  for (const char* method : {"tp:2", "fsdp2:2,tp:2", "fsdp2:2,tp:2,pp:4"}) {
+    FitQuestion question = question_of(method);
+    ASSERT_TRUE(question.set("sequence-parallel", "true"));
+    EXPECT_EQ(answer_of(question).parameter_count, whole) << method;
+    EXPECT_EQ(answer_of(question).trainable_count, whole) << method;
+  }
+}
+
 // Each rank passes its part of the sequence on.
 TEST(PipelineScenario, StagesOfTensorParallelRanksPassPartsOn) {
   FitQuestion question = question_of("fsdp2:2,tp:2,pp:4");
