@@ -3,18 +3,17 @@
 Each cell of the table is a process of its own: `headroom run [--off] -- python allocator.py --worker`,
 so all three are told in the same words, and Headroom is put in as a user would put it in. Random
 weights, deterministic mode where PyTorch has one; a worker prints its losses (as hexadecimal floats, so
-that they can be compared to the bit), its peaks after the first iterations, and its step times.
+that they can be compared to the bit) and its peaks after the first iterations.
 
-    python3 perf/gpu/allocator.py --out DIR --beside 3      memory and losses, several cells at once
-    python3 perf/gpu/allocator.py --out DIR --timed         step times: one cell at a time, allocators in turns
+    python3 perf/gpu/allocator.py --out DIR --beside 3
     python3 perf/gpu/allocator.py --list                    what would be run
 
-What a process may have does not depend on others beside it, while all of them fit; how long it takes does. So
-step times count where nothing ran beside (`alone` in a row), and a cell that failed beside others, or whose
-allocator found no memory there, is run again alone.
+What a process may have does not depend on others beside it, while all of them fit: a cell that failed beside
+others, or whose allocator found no memory there, is run again alone. (How long a step takes does depend on
+them: step_times.py. The largest micro-batch: largest_batch.py.)
 
-Writes DIR/results.json (a row a process, flushed as they come; with --timed times.json) and a table beside it. Exit
-code 0: all ran and every loss was the same; 1: losses differ; 5: the time was over or some failed; 4: no GPU here.
+Writes DIR/results.json (a row a process, flushed as they come) and a table beside it. Exit code 0: all ran and every
+loss was the same; 1: losses differ; 5: the time was over or some failed; 4: no GPU here.
 """
 
 import argparse
@@ -22,7 +21,6 @@ import concurrent.futures
 import dataclasses
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -47,8 +45,10 @@ MODELS = {
 TINY = {"n_embd": 32, "n_layer": 2, "n_head": 2, "hidden_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
         "vocab_size": 128}
-# What a pattern does to memory: all alike; recomputation; three lengths in turn; evaluation between.
-PATTERNS = ("plain", "recompute", "lengths", "evaluate")
+# What a pattern does to memory: all alike; recomputation; three lengths in turn; evaluation between; layers that are
+# gathered from shares when they are needed (ZeRO's third stage, by fully_shard).
+PATTERNS = ("plain", "recompute", "lengths", "evaluate", "zero")
+RANKS = 4  # of "zero"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,27 +59,30 @@ class Cell:
     batch: int
     seq: int
     steps: int
+    limit_bytes: int = 0  # of the device's memory; 0: all of it
+    deterministic: bool = True
 
 
 def cells(batch, seq, steps):
     """Expandable segments where all steps are alike: what it does elsewhere a recording replayed tells (perf/runtime)."""
     return [Cell(model, pattern, allocator, batch, seq, steps)
             for model in MODELS for pattern in PATTERNS for allocator in ALLOCATORS
-            if allocator != "expandable" or pattern in ("plain", "recompute")]
+            if allocator != "expandable" or pattern in ("plain", "recompute", "zero")]
 
 
 # The worker: one training.
 
-def make_model(torch, name, device, tiny):
+def make_model(torch, cell, device, tiny):
     """Made where it is to be, which takes a second instead of ten; the same under every allocator."""
     from transformers import AutoConfig, AutoModelForCausalLM
-    family, values = MODELS[name]
+    family, values = MODELS[cell.model]
     if tiny:
         values = {key: TINY.get(key, value) for key, value in values.items()}
         values["vocab_size"] = TINY["vocab_size"]
     config = AutoConfig.for_model(family, **values, use_cache=False, bos_token_id=1,
                                   eos_token_id=2, pad_token_id=0)
-    config._attn_implementation = "eager"  # whose kernels are deterministic
+    if cell.deterministic:
+        config._attn_implementation = "eager"  # whose kernels are
     config._experts_implementation = "eager"  # an expert's tokens at a time: sizes are by the routing
     torch.manual_seed(0)
     with torch.device(device):
@@ -92,21 +95,32 @@ def length_of(cell, step):
     return (cell.seq, cell.seq // 2, cell.seq * 3 // 4)[step % 3]
 
 
-class Clock:
-    """Milliseconds of a step, by the device's clock where there is one."""
+def as_one_of(torch, device, ranks):
+    """A group of so many ranks in which all others are taken to hold what this one does: what it gathers is its own
+    share over and over, what it reduces its own part. So every buffer, stream and copy of fully_shard is there, and
+    every value is the same in every run."""
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
 
-    def __init__(self, torch, cuda):
-        self._torch, self._cuda = torch, cuda
+    def all_gather(output_tensor, input_tensor, group=None, async_op=False):
+        output_tensor.view(ranks, -1).copy_(input_tensor.view(1, -1).expand(ranks, -1))
 
-    def now(self):
-        if not self._cuda:
-            return time.perf_counter()
-        event = self._torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    def reduce_scatter(output, input, op=None, group=None, async_op=False):  # noqa: A002  torch's name
+        output.copy_(input.view(ranks, -1)[0].view_as(output))
 
-    def between(self, begin, end):
-        return begin.elapsed_time(end) if self._cuda else (end - begin) * 1e3
+    dist.all_gather_into_tensor, dist.reduce_scatter_tensor = all_gather, reduce_scatter
+    return dist.device_mesh.init_device_mesh(device, (ranks,))
+
+
+def shard(torch, model, device):
+    from torch.distributed.fsdp import fully_shard
+    mesh = as_one_of(torch, device, RANKS)
+    names = set(model._no_split_modules)
+    for module in list(model.modules()):
+        if type(module).__name__ in names:
+            fully_shard(module, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def peaks(torch, cuda):
@@ -116,45 +130,58 @@ def peaks(torch, cuda):
             "reserved": torch.cuda.max_memory_reserved()}
 
 
+class Training:
+    """Of a cell. step() does one step of it and gives the losses, on the device."""
+
+    def __init__(self, torch, cell, device, tiny):
+        self.torch, self.cell, self.device, self.done = torch, cell, device, 0
+        torch.use_deterministic_algorithms(cell.deterministic, warn_only=True)
+        if cell.limit_bytes and device == "cuda":
+            torch.cuda.set_per_process_memory_fraction(
+                cell.limit_bytes / torch.cuda.get_device_properties(0).total_memory)
+        self.model = make_model(torch, cell, device, tiny)
+        if cell.pattern == "recompute":
+            self.model.gradient_checkpointing_enable()
+        if cell.pattern == "zero":
+            shard(torch, self.model, device)
+            if device == "cuda":
+                torch.cuda.empty_cache()  # of the whole model, which a rank never has
+        self.model.train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, foreach=True)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def step(self):
+        size = (self.cell.batch, length_of(self.cell, self.done))
+        tokens = self.torch.randint(3, self.model.config.vocab_size, size, generator=self.generator).to(self.device)
+        loss = self.model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = [loss.detach()]
+        if self.cell.pattern == "evaluate" and self.done % 4 == 3:
+            with self.torch.no_grad():
+                self.model.eval()
+                losses.append(self.model(input_ids=tokens, labels=tokens).loss)
+                self.model.train()
+        self.done += 1
+        return losses
+
+
 def train(cell, device, tiny):
     """What the worker prints."""
     import torch
     cuda = device == "cuda"
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    model = make_model(torch, cell.model, device, tiny)
-    if cell.pattern == "recompute":
-        model.gradient_checkpointing_enable()
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, foreach=True)
-    generator = torch.Generator().manual_seed(1)
-    clock, times, losses = Clock(torch, cuda), [], []
-    first = {}
+    training, losses, first = Training(torch, cell, device, tiny), [], {}
     for step in range(cell.steps):
         if step == WARM_UP and cuda:
             torch.cuda.synchronize()
             first = peaks(torch, cuda)
             torch.cuda.reset_peak_memory_stats()
-        tokens = torch.randint(3, model.config.vocab_size, (cell.batch, length_of(cell, step)),
-                               generator=generator).to(device)
-        begin = clock.now()
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        times.append((begin, clock.now()))
-        losses.append(loss.detach())
-        if cell.pattern == "evaluate" and step % 4 == 3:
-            with torch.no_grad():
-                model.eval()
-                losses.append(model(input_ids=tokens, labels=tokens).loss)
-                model.train()
+        losses += training.step()
     if cuda:
         torch.cuda.synchronize()
-    milliseconds = [clock.between(*pair) for pair in times]
     last = peaks(torch, cuda)
     return {"losses": [float(value).hex() for value in losses],
-            "step_ms": statistics.median(milliseconds[WARM_UP:] or milliseconds),
-            "all_step_ms": [round(value, 3) for value in milliseconds],
             "retries": torch.cuda.memory_stats().get("num_alloc_retries", 0) if cuda else 0,
             "peak_allocated_bytes": last["allocated"], "peak_reserved_bytes": last["reserved"],
             "warm_up_reserved_bytes": first.get("reserved", 0),
@@ -164,9 +191,9 @@ def train(cell, device, tiny):
 
 # The parent: a process a cell.
 
-def command_of(cell, arguments, answer):
+def command_of(cell, arguments, answer, script=__file__):
     flags = [] if cell.allocator == "headroom" else ["--off"]
-    worker = [sys.executable, str(Path(__file__).resolve()), "--worker",
+    worker = [sys.executable, str(Path(script).resolve()), "--worker",
               json.dumps(dataclasses.asdict(cell)), "--device", arguments.device]
     return [str(arguments.headroom), "run", "--json", "-o", str(answer), *flags, "--", *worker,
             *(["--tiny"] if arguments.tiny else [])]
@@ -201,24 +228,6 @@ def run_cell(cell, arguments, out, alone=True):
     return row
 
 
-def largest_batch(cell, arguments, out):
-    """The largest micro-batch that runs, by doubling and halving."""
-    fits, fails = 0, None
-    batch = cell.batch
-    while fails is None or fails - fits > 1:
-        row = run_cell(dataclasses.replace(cell, batch=batch, steps=WARM_UP + 2), arguments, out)
-        if row["status"] == "ok":
-            fits = batch
-        else:
-            fails = batch
-        if fails is None and batch >= 1 << 14:
-            break
-        batch = batch * 2 if fails is None else (fits + fails) // 2
-        if batch == 0:
-            break
-    return fits
-
-
 def same_losses(rows):
     """(model, pattern) whose losses are not the same to the bit under every allocator."""
     by_training = {}
@@ -230,25 +239,19 @@ def same_losses(rows):
 
 def table(rows):
     lines = [f"{'model':9}{'pattern':11}{'allocator':12}{'reserved GiB':>13}{'allocated':>11}"
-             f"{'efficiency':>12}{'step ms':>10}  status"]
+             f"{'efficiency':>12}  status"]
     for row in rows:
         reserved, allocated = row.get("peak_reserved_bytes", 0), row.get("peak_allocated_bytes", 0)
         efficiency = f"{100 * allocated / reserved:.2f} %" if reserved else ""
         lines.append(f"{row['model']:9}{row['pattern']:11}{row['allocator']:12}"
                      f"{reserved / 2**30:13.3f}{allocated / 2**30:11.3f}{efficiency:>12}"
-                     f"{row.get('step_ms', 0):10.2f}  {row['status']}")
+                     f"  {row['status']}")
     return "\n".join(lines) + "\n"
 
 
 def planned_cells(arguments):
-    """With --timed plain training alone, under the default and ours, in turns."""
-    steps = arguments.steps or (44 if arguments.timed else 26)
-    planned = [cell for cell in cells(arguments.batch, arguments.seq, steps)
-               if arguments.only in (cell.model, "")]
-    if arguments.timed:
-        planned = [cell for cell in planned
-                   if cell.pattern == "plain" and cell.allocator != "expandable"] * arguments.timed
-    return planned
+    return [cell for cell in cells(arguments.batch, arguments.seq, arguments.steps)
+            if arguments.only in (cell.model, "")]
 
 
 def run_all(arguments):
@@ -259,25 +262,20 @@ def run_all(arguments):
     out.mkdir(parents=True, exist_ok=True)
     began, rows = time.monotonic(), []
     planned = planned_cells(arguments)
-    name = "times" if arguments.timed else "results"
 
     def take(row):
         rows.append(row)
-        (out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
         print(f"{len(rows)}/{len(planned)} {row['model']} {row['pattern']} {row['allocator']}: "
               f"{row['status']}", file=sys.stderr, flush=True)
 
     def run_one(cell, alone):
         if time.monotonic() - began > arguments.seconds:
             return None
-        row = run_cell(cell, arguments, out, alone)
-        if arguments.largest and cell.pattern == "plain":
-            row["largest_batch"] = largest_batch(cell, arguments, out)
-        return row
+        return run_cell(cell, arguments, out, alone)
 
-    alone = arguments.timed or arguments.largest or arguments.beside == 1
-    again = []
-    with concurrent.futures.ThreadPoolExecutor(1 if alone else arguments.beside) as pool:
+    alone, again = arguments.beside == 1, []
+    with concurrent.futures.ThreadPoolExecutor(arguments.beside) as pool:
         for cell, row in zip(planned, pool.map(lambda cell: run_one(cell, alone), planned)):
             if row is None:
                 continue
@@ -289,7 +287,7 @@ def run_all(arguments):
         row = run_one(cell, True)
         if row is not None:
             take(row)
-    (out / f"{name}.txt").write_text(table(rows))
+    (out / "results.txt").write_text(table(rows))
     print(table(rows))
     differ = same_losses(rows)
     for model, pattern in differ:
@@ -305,12 +303,9 @@ def parse(words):
     parser.add_argument("--headroom", default=REPO / "headroom", help="the program")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=0, help="of a training; 0: 26, with --timed 44")
+    parser.add_argument("--steps", type=int, default=26, help="of a training")
     parser.add_argument("--beside", type=int, default=3, help="cells at once")
-    parser.add_argument("--timed", type=int, nargs="?", const=1, default=0,
-                        help="step times, so many times over, one cell at a time")
     parser.add_argument("--only", default="", help="one model of " + ", ".join(MODELS))
-    parser.add_argument("--largest", action="store_true", help="also the largest micro-batch")
     parser.add_argument("--seconds", type=float, default=540, help="start nothing after that")
     parser.add_argument("--cell-seconds", type=float, default=180)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))

@@ -60,6 +60,24 @@ def reduce_overhead(torch, device):
     return losses, {"falls": losses[-2] < losses[0]}  # of the same input
 
 
+def compiled_transformer(torch, device):
+    """Graph trees of a whole training step: forward and backward are graphs of one pool."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=3, use_cache=False, attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)).to(device)
+    tokens = torch.randint(3, model.config.vocab_size, (4, 128), device=device)
+    compiled, optimizer, losses = torch.compile(model, mode="reduce-overhead"), torch.optim.AdamW(model.parameters()), []
+    for _ in range(STEPS):
+        loss = compiled(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(float(loss.detach()))
+        del loss
+    return losses, {"falls": losses[-1] < losses[0]}
+
+
 def plain_graph(torch, device):
     """torch.cuda.graph, captured beside an eager step, and replayed."""
     model = _block(torch, device)
@@ -108,7 +126,7 @@ def profiler_memory(torch, device):
 
 # Check: whether its values are compared to the bit.
 CHECKS = {"cudnn_benchmark": False, "reduce_overhead": True, "plain_graph": True, "mempool": True,
-          "profiler_memory": True}
+          "profiler_memory": True, "compiled_transformer": True}
 
 
 def work(check, device):
@@ -164,7 +182,7 @@ def run_all(arguments):
         return 4
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "HEADROOM_CACHE": str(out.resolve() / "shim_cache")}
+    environment = {**os.environ, "HEADROOM_CACHE": str(out.resolve() / "shim_cache"), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     if arguments.device == "cuda":
         built = subprocess.run([str(arguments.headroom), "run", "--build-shim", "--json", "--",
                                 sys.executable], env=environment, capture_output=True, text=True,

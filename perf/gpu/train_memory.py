@@ -23,6 +23,7 @@ import pickle
 import random
 import select
 import signal
+import statistics
 import sys
 import time
 import typing
@@ -32,12 +33,13 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 STEPS = 3
+TIMED_STEPS = 5  # more, of a setting that runs alone, whose median time counts
 COLUMNS = [
     "id", "source", "quality", "scope", "model", "n_params", "method", "weights_dtype",
     "mixed_precision", "optimizer", "micro_batch", "seq_len", "grad_accum", "act_ckpt", "attention",
     "loss_impl", "framework", "gpu", "n_gpus", "parallelism", "metric", "value_bytes",
     "alloc_after_step_bytes", "nvidia_smi_mib", "notes", "torch_version", "cuda_version",
-    "first_step_peak_bytes", "smi_before_mib", "seconds", "status",
+    "first_step_peak_bytes", "smi_before_mib", "step_seconds", "seconds", "status",
 ]
 
 # Large enough that parameters, activations and logits all matter, small enough for seconds a run.
@@ -215,27 +217,29 @@ def run_setting(model, setting, device):
 
 
 def train(model, setting, device, vocab):
-    """Three steps, and what is seen of memory."""
+    """Three steps, and what is seen of memory; more steps, and how long they take."""
     import torch
     meter = Meter(device)
     smi = before = meter.smi_mib()
     trainable = [p for p in model.parameters() if p.requires_grad]
     optimizer = make_optimizer(setting.optimizer, trainable)
-    first_peak = 0
-    for step in range(STEPS):
+    first_peak, times = 0, []
+    for step in range(STEPS + TIMED_STEPS):
+        began = time.perf_counter()
         tokens = torch.randint(3, vocab, (setting.batch, setting.seq), device=device)
         loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
         del loss
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        now = meter.figures()
+        now = meter.figures()  # which waits for the device
+        times.append(time.perf_counter() - began)
         if step == 0:
             first_peak = now["peak"]
         if smi is not None:
             smi = max(smi, meter.smi_mib())
     return {"after": now["allocated"], "peak": now["peak"], "reserved": now["reserved"],
-            "first_peak": first_peak, "smi": smi, "smi_before": before, "retries": now["retries"]}
+            "first_peak": first_peak, "step_seconds": statistics.median(times[STEPS:]), "smi": smi, "smi_before": before, "retries": now["retries"]}
 
 
 class Child:
@@ -313,13 +317,13 @@ def rows_of(setting, result, about, seconds):
         "n_gpus": 1, "parallelism": "none", "metric": "torch max_memory_allocated",
         "value_bytes": result.get("peak", ""), "alloc_after_step_bytes": result.get("after", ""),
         "nvidia_smi_mib": result.get("smi") or "", "smi_before_mib": result.get("smi_before") or "",
-        "first_step_peak_bytes": result.get("first_peak", ""), "notes": about["notes"],
+        "first_step_peak_bytes": result.get("first_peak", ""), "step_seconds": result.get("step_seconds") or "", "notes": about["notes"],
         "torch_version": about["torch"], "cuda_version": about["cuda"],
         "seconds": f"{seconds:.1f}", "status": status,
     }
     reserved = {**row, "id": f"{setting.id}r", "metric": "torch max_memory_reserved",
                 "value_bytes": result.get("reserved", ""), "alloc_after_step_bytes": "",
-                "nvidia_smi_mib": ""}
+                "nvidia_smi_mib": "", "step_seconds": ""}
     return [row, reserved] if status == "ok" else [row]
 
 
@@ -424,7 +428,7 @@ class Measuring:
     def take(self, child, result, beside):
         lacked = "OutOfMemory" in result.get("status", "") or result.get("retries", 0) > 0
         if beside > 1:
-            result.update(smi=None, smi_before=None)  # of all of them together
+            result.update(smi=None, smi_before=None, step_seconds=None)  # of all of them together
         if beside > 1 and lacked:
             self.again.append(child.setting)
             return
