@@ -112,14 +112,15 @@ class Recipe:
             tie(module)
         return sum(parameter.numel() for parameter in module.parameters())
 
-    def make(self, layers=None, dtype=None):
+    def make(self, layers=None, dtype=None, device="cpu"):
+        """On that device from the start: a GPU fills its memory ten times as fast as a host does, and nothing is copied."""
         if not self.is_config and not self.is_own:  # a module of the user's stays as it was made
-            return self._construct(layers).eval()
+            return self._construct(layers).to(device).eval()
         with self._without_initialisation(), default_dtype(self.torch, dtype):
-            with self.torch.device("meta") if self.is_own else contextlib.nullcontext():
+            with self.torch.device("meta" if self.is_own else device):
                 module = self._construct(layers)
         if self.is_own:
-            module = module.to_empty(device="cpu")
+            module = module.to_empty(device=device)
         tie(module)
         fill(self.torch, module)
         return module.eval()
@@ -219,7 +220,7 @@ def fill(torch, module):
                 continue
             if parameter.dtype not in pools:
                 values = torch.randn(POOL_VALUES, generator=torch.Generator().manual_seed(1))
-                pools[parameter.dtype] = (values * WEIGHT_DEVIATION).to(parameter.dtype)
+                pools[parameter.dtype] = (values * WEIGHT_DEVIATION).to(parameter.dtype).to(parameter.device)
             pool, flat, done = pools[parameter.dtype], parameter.view(-1), 0
             while done < flat.numel():
                 part = flat[done:done + POOL_VALUES - at]

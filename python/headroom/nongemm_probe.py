@@ -196,7 +196,7 @@ class Eager:
         if setting["quantize"] == "int4" and dtype != torch.bfloat16:  # elsewhere it has a plain loop, 80 times as long
             raise Refused("PyTorch's kernel for weights of four bits is for bf16 (--dtype bfloat16)")
         self.machine, self.recipe, self.dtype, self.notes = machine, recipe, dtype, []
-        module = recipe.make(layers, dtype)
+        module = recipe.make(layers, dtype, machine.device)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
         if setting["quantize"] != "none":
             from headroom import nongemm_quantize
@@ -572,8 +572,11 @@ def run_and_exit(torch, spec, part):
 
 def import_for(parts):
     """What their processes would import one by one; what is not there they will miss themselves."""
-    names = {"transformers"} if any("config" in part["model"] for part in parts) else set()
-    if any(setting["engine"] == "onnxruntime" for part in parts for setting in part["settings"]):
+    engines = {setting["engine"] for part in parts for setting in part["settings"]}
+    names = {"transformers.modeling_utils"} if any("config" in part["model"] for part in parts) else set()
+    if "compiled" in engines:
+        names |= {"torch._inductor.compile_fx"}
+    if "onnxruntime" in engines:
         names |= {"onnxruntime", "onnxruntime.quantization", "onnxscript", "torch.onnx._internal.exporter._core"}
     for name in sorted(names):
         with contextlib.suppress(Exception):

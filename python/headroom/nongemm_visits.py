@@ -21,6 +21,7 @@ from headroom.device_probe import LEAST_OF_A_SAMPLE
 VISITS = 3
 SURE = 0.02  # half width of the median's interval, of the median
 LEAST_SAMPLES, MOST_SAMPLES = 3, 200
+MOST_PROFILED_ON_A_GPU = 5  # runs, of which the quickest one's trace is all that is read
 MOST_DECODE_PROFILED = 2.0  # seconds: of `bench decode` the quickest run alone is read
 
 
@@ -117,4 +118,6 @@ class Job:
             return
         if self.layers is not None and not self.is_decode:  # a difference of two is multiplied by all layers
             seconds *= typical_run.MUCH_TOO_LONG
-        typical_run.repeat(self.work.profiled_once, seconds, self.taken, part)
+        is_few = self.samples.stopwatch.machine.is_cuda and not self.is_decode
+        most = MOST_PROFILED_ON_A_GPU if is_few else typical_run.MOST_RUNS
+        typical_run.repeat(self.work.profiled_once, seconds, self.taken, part, most)

@@ -126,12 +126,12 @@ def is_all(run, seconds):
     return run[1] > max(MUCH_TOO_LONG * seconds, LEAST_OF_ONE_RUN)
 
 
-def repeat(once, seconds, runs=None, part=1.0):
+def repeat(once, seconds, runs=None, part=1.0, most=MOST_RUNS):
     """once() gives what a run takes, and what of it is its own, the rest being other programs'. As many runs as fit, by
     their own time, three at least; one where that is more than all of the time. Of a visit that brings what there is to
     `part` of all, as many as are missing from `runs`, to which they are added."""
     runs, own_seconds = [] if runs is None else runs, lambda: sum(own for _, own in runs)
-    while not runs or (runs[0][1] <= seconds and len(runs) < part * MOST_RUNS
+    while not runs or (runs[0][1] <= seconds and len(runs) < part * most
                        and (len(runs) < part * LEAST_RUNS or own_seconds() < part * seconds)):
         runs.append(once())
     return runs

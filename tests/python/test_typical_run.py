@@ -177,6 +177,7 @@ def test_as_many_runs_as_fit():
     assert len(typical_run.repeat(clock(1.5), seconds=2)) == 3
     assert len(typical_run.repeat(clock(0.4), seconds=2)) == 5
     assert len(typical_run.repeat(clock(0.001), seconds=2)) == typical_run.MOST_RUNS
+    assert len(typical_run.repeat(clock(0.001), seconds=2, most=4)) == 4
 
 
 class Alone:
