@@ -123,6 +123,7 @@ class Recipe:
             module = module.to_empty(device=device)
         tie(module)
         fill(self.torch, module)
+        importlib.import_module("headroom.nongemm_masks").mend(module)
         return module.eval()
 
     def _without_initialisation(self):

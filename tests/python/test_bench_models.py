@@ -165,3 +165,28 @@ def test_a_configuration_is_made_twice_of_the_same():
     recipe.config_class = Config
     recipe.config()
     recipe.config()
+
+
+def test_masks_of_an_older_maskformer_are_those_of_a_later_one():
+    """transformers 5.17 makes them on the host and in fp32 alone."""
+    from headroom import nongemm_masks
+    from transformers.models.maskformer import modeling_maskformer_swin
+
+    class Layer(torch.nn.Module):
+        shift_size, window_size = 2, 4
+
+        def __init__(self):
+            super().__init__()
+            self.layernorm_before = torch.nn.LayerNorm(8, dtype=torch.bfloat16)
+
+        def get_attn_mask(self, input_resolution):
+            raise AssertionError("it was to be replaced")
+
+    layer = Layer()
+    nongemm_masks.mend(layer)
+    mask = layer.get_attn_mask((8, 12))
+    theirs = modeling_maskformer_swin.MaskFormerSwinLayer.get_attn_mask(layer, (8, 12))
+    assert mask.dtype == torch.bfloat16 and mask.unique().tolist() == [-100, 0]
+    assert torch.equal(mask, theirs.to(torch.bfloat16))
+    layer.shift_size = 0
+    assert layer.get_attn_mask((8, 12)) is None
