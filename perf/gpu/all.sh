@@ -29,8 +29,24 @@ step() {
 
 nongemm() { # NAME SECONDS MODELS-AND-FLAGS...
   local name=$1 seconds=$2
+  local -x TORCHINDUCTOR_CACHE_DIR="$work/cache/inductor"
+  local -x TORCHINDUCTOR_COMPILE_THREADS=${TORCHINDUCTOR_COMPILE_THREADS:-1}  # no workers beside what is timed
   shift 2
   step "$name" "$seconds" headroom bench nongemm --on cuda --quick --keep "$work/$name" "$@"
+}
+
+# Compiled once for nobody: Inductor's caches are what stays, so that what is timed later only traces and loads. In processes beside each
+# other, about as long as one another, the longest model first; Llama at once, while the memory for all of it is free.
+warm_up() { # SECONDS
+  local group=0 models
+  for models in "llama-2-7b faster-rcnn bert" "gpt2-xl vit-l" "maskformer swin-t" "gpt2-large mask-rcnn mixtral-8x7b segformer" \
+      "swin-s vit-h gpt2" "swin-b detr vit-b"; do
+    group=$((group + 1))
+    # shellcheck disable=SC2086
+    TORCHINDUCTOR_COMPILE_THREADS=2 nongemm "warm-$group" "$1" $models --engine compiled --seconds 0.01 &
+  done
+  wait
+  rm -rf "$work"/warm-?
 }
 
 if [ "$kind" = smoke ]; then
@@ -50,15 +66,17 @@ else
   { step train 120 python3 perf/gpu/train_memory.py --out "$work/train" --settings 60 --alone 0 --beside 4 --seconds 90
     step ranks 120 python3 perf/gpu/ranks_memory.py --out "$work/ranks" --settings 48 --alone 0 --beside 4 --seconds 90; } &
   step shim 160 python3 perf/gpu/shim.py --out "$work/shim" --headroom "$prefix/bin/headroom" --seconds 140 &
+  warm_up 170 &
   wait
   step device 60 headroom bench device --on cuda --quick --seconds 30 --save-calibration "$work/device.calibration.json"
   step times 110 python3 perf/gpu/allocator.py --out "$work/allocator" --headroom "$prefix/bin/headroom" --timed --seconds 90
-  nongemm nongemm 190 --engine pytorch,graphed --seconds 1
+  nongemm nongemm 205 --engine pytorch,compiled,graphed --seconds 0.5
+  nongemm nongemm 45 --engine pytorch,graphed --seconds 0.5  # of the models that were not reached
+  nongemm nongemm-bf16 25 mixtral-8x7b --dtype bfloat16 --engine pytorch,graphed --seconds 0.5
   nongemm lengths 60 perf/gpu/llama_lengths.py:tokens_512 perf/gpu/llama_lengths.py:tokens_2048 \
     perf/gpu/llama_lengths.py:tokens_8192 --engine pytorch --quantize none,int8 --seconds 1
   step decode 50 headroom bench decode facebook/opt-1.3b --on cuda --quick --keep "$work/decode"
   step alone 40 python3 perf/gpu/train_memory.py --out "$work/alone" --settings 10 --alone 10 --seconds 35
-  nongemm compiled 90 bert vit-b gpt2 --engine pytorch,compiled --seconds 1
 fi
 cp "$work/steps.txt" "$OUT/"
 tar -C "$work" --exclude '*.trace.json.gz' --exclude cache --exclude shim_cache -czf "$OUT/results.tar.gz" .
