@@ -1,14 +1,14 @@
 #!/bin/bash
-# Everything here that needs a GPU, in one call on a machine with one and nothing installed: ten minutes.
+# Everything here that needs a GPU, in two calls on a machine with one and nothing installed: some four and eight minutes.
 #
-#     OUT=DIR perf/gpu/all.sh PREFIX [smoke|full]
+#     OUT=DIR perf/gpu/all.sh PREFIX memory|time
 #
-# PREFIX is where `cmake --install` put Headroom (carry.sh makes one that carries its libraries). First what several
-# processes may do at once, memory and losses; then, one after another, what is timed. A step that fails or takes too
-# long does not end the others; DIR/steps.txt tells how each ended.
+# PREFIX is where `cmake --install` put Headroom (carry.sh makes one that carries its libraries). `memory` is what several
+# processes may do at once, and whether all that `time` needs works; `time` is, one after another, what is timed. A step
+# that fails or takes too long does not end the others; DIR/steps.txt tells how each ended.
 set -u
 cd "$(dirname "$0")/../.."
-prefix=$(realpath "$1") kind=${2:-full}
+prefix=$(realpath "$1") kind=${2:-memory}
 export OUT=${OUT:-gpu_out} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=0 HF_HUB_OFFLINE=1
 export PATH="$prefix/bin:$PATH" HEADROOM_PYTHON=${HEADROOM_PYTHON:-$(command -v python3)}
 work=${HEADROOM_GPU_WORK:-/tmp/headroom_gpu}
@@ -49,33 +49,48 @@ warm_up() { # SECONDS
   rm -rf "$work"/warm-?
 }
 
-if [ "$kind" = smoke ]; then
+allocator() { # NAME SECONDS SCRIPT FLAGS...
+  local name=$1 seconds=$2 script=$3
+  shift 3
+  step "$name" "$seconds" python3 "perf/gpu/$script.py" --out "$work/$name" --headroom "$prefix/bin/headroom" \
+    --seconds $((seconds * 9 / 10)) "$@"
+}
+
+record() { # MODEL: layers that are gathered from shares
+  step "record-$1" 60 headroom run --quiet --record "$work/recordings/$1" -- python3 perf/gpu/allocator.py --worker \
+    "{\"model\":\"$1\",\"pattern\":\"zero\",\"allocator\":\"headroom\",\"batch\":2,\"seq\":512,\"steps\":14}"
+}
+
+if [ "$kind" = memory ]; then
   nvidia-smi >"$work/nvidia-smi.txt" 2>&1
   python3 -c 'import torch, transformers; print(torch.__version__, torch.version.cuda, transformers.__version__)'
-  step allocator 60 python3 perf/gpu/allocator.py --out "$work/allocator" --headroom "$prefix/bin/headroom" \
-    --only gpt2 --steps 12 --seconds 20 --beside 6 &
-  step ranks 60 python3 perf/gpu/ranks_memory.py --out "$work/ranks" --settings 6 --alone 0 --beside 3 --seconds 45 &
-  step train 60 python3 perf/gpu/train_memory.py --out "$work/train" --settings 4 --alone 1 --beside 3 --seconds 45 &
-  step shim 60 python3 perf/gpu/shim.py --out "$work/shim" --headroom "$prefix/bin/headroom" --seconds 40 &
-  nongemm nongemm 60 bert vit-b --engine pytorch,graphed,compiled --quantize none,int8 --seconds 1 &
-  wait
-  step device 25 headroom bench device --on cuda --quick --seconds 8 --save-calibration "$work/device.calibration.json"
-else
-  step allocator 230 python3 perf/gpu/allocator.py --out "$work/allocator" --headroom "$prefix/bin/headroom" \
-    --seconds 190 --beside 5 --batch 2 &
-  { step train 120 python3 perf/gpu/train_memory.py --out "$work/train" --settings 60 --alone 0 --beside 4 --seconds 90
-    step ranks 120 python3 perf/gpu/ranks_memory.py --out "$work/ranks" --settings 48 --alone 0 --beside 4 --seconds 90; } &
-  step shim 160 python3 perf/gpu/shim.py --out "$work/shim" --headroom "$prefix/bin/headroom" --seconds 140 &
   warm_up 170 &
+  allocator allocator 215 allocator --beside 3 --batch 2 --seq 512 &
+  { step methods 130 python3 perf/gpu/methods_memory.py --out "$work/methods" --alone 0 --beside 2 --seconds 115
+    record llama
+    record gpt2
+    record mixtral; } &
+  { allocator shim 140 shim
+    allocator largest-try 60 largest_batch --limit-gib 3 --beside 1 --seconds 10
+    allocator times-try 60 step_times --only gpt2 --rounds 2; } &
   wait
-  step device 60 headroom bench device --on cuda --quick --seconds 30 --save-calibration "$work/device.calibration.json"
-  step times 110 python3 perf/gpu/allocator.py --out "$work/allocator" --headroom "$prefix/bin/headroom" --timed --seconds 90
-  nongemm nongemm 205 --engine pytorch,compiled,graphed --seconds 0.5
-  nongemm nongemm 45 --engine pytorch,graphed --seconds 0.5  # of the models that were not reached
-  nongemm nongemm-bf16 25 mixtral-8x7b --dtype bfloat16 --engine pytorch,graphed --seconds 0.5
-  nongemm lengths 60 perf/gpu/llama_lengths.py:tokens_512 perf/gpu/llama_lengths.py:tokens_2048 \
-    perf/gpu/llama_lengths.py:tokens_8192 --engine pytorch --quantize none,int8 --seconds 1
-  step decode 50 headroom bench decode facebook/opt-1.3b --on cuda --quick --keep "$work/decode"
+  nongemm nongemm-try 30 bert --engine pytorch,graphed,compiled --seconds 0.1
+  step device-try 12 headroom bench device --on cuda --quick --seconds 2 --save-calibration "$work/try.calibration.json"
+  tar -C "$work/cache" -czf - inductor | split -b 15m - "$OUT/inductor.tar."
+else
+  if [ -e .gpu/inductor.tar.aa ]; then # of a first call
+    mkdir -p "$work/cache"
+    cat .gpu/inductor.tar.* | tar -C "$work/cache" -xzf -
+  else
+    warm_up 170 &
+  fi
+  allocator largest 130 largest_batch
+  wait
+  allocator times 110 step_times
+  step device 45 headroom bench device --on cuda --quick --seconds 30 --save-calibration "$work/device.calibration.json"
+  nongemm nongemm 205 --engine pytorch,compiled,graphed --seconds 0.4
+  nongemm nongemm 45 --engine pytorch,graphed --seconds 0.4 # of the models that were not reached
+  nongemm nongemm-bf16 25 mixtral-8x7b --dtype bfloat16 --engine pytorch,graphed --seconds 0.4
   step alone 40 python3 perf/gpu/train_memory.py --out "$work/alone" --settings 10 --alone 10 --seconds 35
 fi
 cp "$work/steps.txt" "$OUT/"

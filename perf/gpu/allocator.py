@@ -45,9 +45,9 @@ MODELS = {
 TINY = {"n_embd": 32, "n_layer": 2, "n_head": 2, "hidden_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64,
         "vocab_size": 128}
-# What a pattern does to memory: all alike; recomputation; three lengths in turn; evaluation between; layers that are
-# gathered from shares when they are needed (ZeRO's third stage, by fully_shard).
-PATTERNS = ("plain", "recompute", "lengths", "evaluate", "zero")
+# What a pattern does to memory: layers that are gathered from shares when they are needed (ZeRO's third stage, by
+# fully_shard); recomputation; all alike; three lengths in turn; evaluation between.
+PATTERNS = ("zero", "recompute", "plain", "lengths", "evaluate")
 RANKS = 4  # of "zero"
 
 
@@ -66,7 +66,7 @@ class Cell:
 def cells(batch, seq, steps):
     """Expandable segments where all steps are alike: what it does elsewhere a recording replayed tells (perf/runtime)."""
     return [Cell(model, pattern, allocator, batch, seq, steps)
-            for model in MODELS for pattern in PATTERNS for allocator in ALLOCATORS
+            for pattern in PATTERNS for model in MODELS for allocator in ALLOCATORS
             if allocator != "expandable" or pattern in ("plain", "recompute", "zero")]
 
 

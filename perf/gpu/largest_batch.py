@@ -1,11 +1,11 @@
 """The largest micro-batch that trains within a limit, under PyTorch's allocator, expandable segments and Headroom's.
 
 The trainings of allocator.py at a shorter sequence, so that batches are fine steps. Each process may have
-LIMIT bytes (`torch.cuda.set_per_process_memory_fraction`: beyond it both allocators do as on a smaller GPU, which is
-to give back what they have cached, and then to raise), so that all searches go on beside each other. A batch counts
+so many GiB (`torch.cuda.set_per_process_memory_fraction`: beyond it both allocators do as on a smaller GPU, which is
+to give back what they have cached, and then to raise), so that searches go on beside each other. A batch counts
 if all its steps end.
 
-    python3 perf/gpu/largest_batch.py --out DIR --limit-gib 11
+    python3 perf/gpu/largest_batch.py --out DIR
 
 Writes DIR/largest.json (by training and allocator, the batch and every try) and prints a table. Exit code 0: all were
 found; 4: no GPU here; 5: the time was over, or a try failed for another reason than memory.
@@ -22,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import allocator  # noqa: E402
 
-# Model, pattern, tokens of a sequence, and the batch that is tried first.
-TRAININGS = (("gpt2", "recompute", 256, 40), ("llama", "plain", 128, 24), ("mixtral", "plain", 128, 16))
+# Model, pattern, tokens of a sequence, GiB that a process may have, and the batch that is tried first.
+TRAININGS = (("llama", "plain", 128, 11, 24), ("gpt2", "recompute", 256, 6, 16), ("mixtral", "plain", 128, 11, 16))
 STEPS = allocator.WARM_UP + 6
 
 
@@ -64,8 +64,8 @@ class Search:
 
 def find(training, which, arguments, out, began):
     """The row of a search: the batch, or why there is none."""
-    model, pattern, seq, first = training
-    limit = int(arguments.limit_gib * 2**30)
+    model, pattern, seq, gib, first = training
+    limit = int((arguments.limit_gib or gib) * 2**30)
     search, tries, status = Search(first, limit), [], "ok"
     while (batch := search.next()) is not None:
         if time.monotonic() - began > arguments.seconds:
@@ -117,8 +117,8 @@ def parse(words):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=os.environ.get("OUT", "largest_out"))
     parser.add_argument("--headroom", default=allocator.REPO / "headroom", help="the program")
-    parser.add_argument("--limit-gib", type=float, default=11.0, help="of memory for a process")
-    parser.add_argument("--beside", type=int, default=6, help="searches at once")
+    parser.add_argument("--limit-gib", type=float, default=0.0, help="of memory for a process, in place of the table's")
+    parser.add_argument("--beside", type=int, default=7, help="searches at once")
     parser.add_argument("--seconds", type=float, default=540, help="try nothing after that")
     parser.add_argument("--cell-seconds", type=float, default=90)
     parser.set_defaults(device="cuda", tiny=False)
