@@ -43,24 +43,37 @@ class Request:
 def nothing_sent():
     """Schedules make requests that hold what they would send, and ask nobody which metadata comes."""
     import torch
-    from torch.distributed.pipelining import schedules, stage
+    from torch.distributed.pipelining import schedules
     requests = schedules._batch_p2p
-    warm_up = schedules._PipelineSchedule._warmup_p2p
+    fork = torch.random.fork_rng
+    schedules._batch_p2p = lambda operations, desc=None: [Request(one) for one in operations]
+    torch.random.fork_rng = lambda *_, **__: contextlib.nullcontext()  # there is no device to ask
+    try:
+        with _metadata_told():
+            yield
+    finally:
+        schedules._batch_p2p = requests
+        torch.random.fork_rng = fork
+
+
+@contextlib.contextmanager
+def _metadata_told():
+    """PyTorch 2.11 asks nobody where a stage was told of its inputs; later ones ask in a pass of their own."""
+    from torch.distributed.pipelining import schedules, stage
+    warm_up = getattr(schedules._PipelineSchedule, "_warmup_p2p", None)
+    if warm_up is None:
+        yield
+        return
 
     def told(self, stages, has_backward, p2p_done):
         for one in stages:
             one._inference_mode = stage.InferenceMode.STATIC
 
-    fork = torch.random.fork_rng
-    schedules._batch_p2p = lambda operations, desc=None: [Request(one) for one in operations]
     schedules._PipelineSchedule._warmup_p2p = told
-    torch.random.fork_rng = lambda *_, **__: contextlib.nullcontext()  # there is no device to ask
     try:
         yield
     finally:
-        schedules._batch_p2p = requests
         schedules._PipelineSchedule._warmup_p2p = warm_up
-        torch.random.fork_rng = fork
 
 
 def parts_of(layers, stages):

@@ -6,6 +6,7 @@ ends it, so there is one at a time in a process.
 """
 
 import contextlib
+import inspect
 
 
 @contextlib.contextmanager
@@ -27,19 +28,34 @@ def mesh_of(ranks):
 def divide(model, mesh):
     """Applies transformers' own plan, as from_pretrained does between construction and loading."""
     import torch
-    from transformers.distributed import DistributedConfig
-    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
-    plan, _, _ = model._resolve_parallel_plans(DistributedConfig(tp_size=mesh.size()))
+    plan = _plan_of(model, mesh)
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight
     if tied:
         # While a model is loaded, weights are tied last of all.
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
         plan["lm_head.weight"] = plan["lm_head"]
-    apply_tensor_parallelism(model, mesh, plan)
+    _apply(plan, model, mesh)
     if tied:
         model.tie_weights()
     return model
+
+
+def _plan_of(model, mesh):
+    if not hasattr(model, "_resolve_parallel_plans"):  # as in transformers 5.17
+        return dict(model.tp_plan)
+    from transformers.distributed import DistributedConfig
+    return model._resolve_parallel_plans(DistributedConfig(tp_size=mesh.size()))[0]
+
+
+def _apply(plan, model, mesh):
+    """transformers 5.17 takes the plan from the model, later ones are given it."""
+    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+    if len(inspect.signature(apply_tensor_parallelism).parameters) > 2:
+        apply_tensor_parallelism(model, mesh, plan)
+        return
+    model._tp_plan = plan
+    apply_tensor_parallelism(model, mesh)
 
 
 def divide_sequences(model, mesh):
