@@ -47,10 +47,10 @@ def design(count, seed):
 
 
 @contextlib.contextmanager
-def group_of(ranks):
+def group_of(ranks, rank=0):
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
     try:
         yield
     finally:
@@ -84,8 +84,11 @@ def wrapped(model, setting, device):
         return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=True,
                                         device_id=torch.device("cuda", 0) if device == "cuda" else None)
     from torch.distributed.device_mesh import init_device_mesh
+    return fully_sharded(model, init_device_mesh(device, (setting.ranks,)))
+
+
+def fully_sharded(model, mesh):
     from torch.distributed.fsdp import fully_shard
-    mesh = init_device_mesh(device, (setting.ranks,))
     classes = block_classes(model)
     for module in list(model.modules()):
         if type(module) in classes:
@@ -93,17 +96,22 @@ def wrapped(model, setting, device):
     return fully_shard(model, mesh=mesh)
 
 
+def forget(device):
+    """What was there before the first step counts for no peak."""
+    import torch
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
 def run_setting(model, setting, device):
     """As train_memory's, of rank 0. FSDP's peak counts from where the model is divided: the whole is there before."""
-    import torch
     with group_of(setting.ranks):
         vocab, parameters = model.config.vocab_size, sum(p.numel() for p in model.parameters())
         module = wrapped(train_memory.prepared(model, setting, device), setting, device)
-        gc.collect()
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+        forget(device)
         return {**train_memory.train(module, setting, device, vocab), "n_params": parameters}
 
 

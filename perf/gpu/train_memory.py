@@ -64,9 +64,10 @@ FAMILIES = {
     "phi": {**_COMMON, "intermediate_size": 6144, "vocab_size": 51200,
             "max_position_embeddings": 4096},
 }
-TINY = {"n_layer": 2, "n_embd": 32, "n_head": 2, "num_hidden_layers": 2, "hidden_size": 32,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64, "ffn_dim": 64,
-        "word_embed_proj_dim": 32, "head_dim": 16, "vocab_size": 128}
+# As many layers as there are, and heads, so that methods which share these out do.
+TINY = {"n_layer": 2, "n_embd": 32, "n_head": 2, "hidden_size": 64,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 64, "ffn_dim": 64,
+        "word_embed_proj_dim": 64, "head_dim": 16, "vocab_size": 128}
 # Chosen before anything was measured, with relatives on both sides.
 HELD_ASIDE = ("mistral", "qwen3", "bloom", "phi", "gpt2")
 
@@ -84,7 +85,7 @@ class Setting:
     seq: int
     checkpointing: str  # none, full
     attention: str      # eager, sdpa
-    optimizer: str      # adamw-foreach, adamw-fused, sgd, adafactor
+    optimizer: str      # adamw-foreach, adamw-fused, adamw-loop, sgd, adafactor
     dtype: str          # bfloat16, float32
 
 
@@ -159,7 +160,7 @@ def make_optimizer(name, parameters):
         return Adafactor(parameters, scale_parameter=False, relative_step=False, lr=1e-5)
     if name == "adamw-fused":
         return torch.optim.AdamW(parameters, lr=1e-5, fused=True)
-    return torch.optim.AdamW(parameters, lr=1e-5, foreach=True)
+    return torch.optim.AdamW(parameters, lr=1e-5, foreach=name != "adamw-loop")
 
 
 def prepared(model, setting, device):
@@ -207,6 +208,12 @@ class Meter:
                 "reserved": torch.cuda.max_memory_reserved(),
                 "retries": torch.cuda.memory_stats().get("num_alloc_retries", 0)}
 
+    def forget_peak(self):
+        """Of what is allocated; what is reserved is not given back between steps."""
+        if self.cuda:
+            import torch
+            torch.cuda.reset_peak_memory_stats()
+
 
 def run_setting(model, setting, device):
     """What was measured, as a dict. In a child process."""
@@ -217,29 +224,41 @@ def run_setting(model, setting, device):
 
 
 def train(model, setting, device, vocab):
-    """Three steps, and what is seen of memory; more steps, and how long they take."""
+    """Steps of a plain loop, and what is seen of memory."""
     import torch
-    meter = Meter(device)
-    smi = before = meter.smi_mib()
-    trainable = [p for p in model.parameters() if p.requires_grad]
-    optimizer = make_optimizer(setting.optimizer, trainable)
-    first_peak, times = 0, []
-    for step in range(STEPS + TIMED_STEPS):
-        began = time.perf_counter()
+    optimizer = make_optimizer(setting.optimizer, [p for p in model.parameters() if p.requires_grad])
+
+    def step():
         tokens = torch.randint(3, vocab, (setting.batch, setting.seq), device=device)
         loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
         del loss
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return tokens
+
+    return watched(step, device, TIMED_STEPS)
+
+
+def watched(step, device, timed_steps=0):
+    """Three steps, and what is seen of memory; more steps, and how long they take. What one returns is held until the
+    next has returned, as a loop's variables are."""
+    meter = Meter(device)
+    smi = before = meter.smi_mib()
+    peaks, times, held = [], [], None
+    for _ in range(STEPS + timed_steps):
+        began = time.perf_counter()
+        held = step()
         now = meter.figures()  # which waits for the device
         times.append(time.perf_counter() - began)
-        if step == 0:
-            first_peak = now["peak"]
+        peaks.append(now["peak"])
+        meter.forget_peak()
         if smi is not None:
             smi = max(smi, meter.smi_mib())
-    return {"after": now["allocated"], "peak": now["peak"], "reserved": now["reserved"],
-            "first_peak": first_peak, "step_seconds": statistics.median(times[STEPS:]), "smi": smi, "smi_before": before, "retries": now["retries"]}
+    del held
+    return {"after": now["allocated"], "peak": max(peaks), "reserved": now["reserved"], "first_peak": peaks[0],
+            "steady_peak": max(peaks[1:]), "step_seconds": statistics.median(times[STEPS:]) if timed_steps else None,
+            "smi": smi, "smi_before": before, "retries": now["retries"]}
 
 
 class Child:
@@ -297,7 +316,7 @@ def ended(children):
     return [(child, child.result(is_late)) for child, is_late in over.items()]
 
 
-OPTIMIZER_WORDS = {"adamw-foreach": "AdamW (foreach)", "adamw-fused": "AdamW fused",
+OPTIMIZER_WORDS = {"adamw-foreach": "AdamW (foreach)", "adamw-fused": "AdamW fused", "adamw-loop": "AdamW (loop)",
                    "sgd": "SGD", "adafactor": "transformers Adafactor"}
 
 
@@ -356,13 +375,13 @@ def describe(device):
 class Output:
     """One file for families that may be looked at, one for those held aside; flushed by row."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, columns):
         folder.mkdir(parents=True, exist_ok=True)
         self.files = {name: open(folder / f"{name}.csv", "w", newline="")
                       for name in ("measured_look", "measured_aside")}
         self.writers = {}
         for name, file in self.files.items():
-            self.writers[name] = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            self.writers[name] = csv.DictWriter(file, columns, lineterminator="\n")
             self.writers[name].writeheader()
 
     def write(self, setting, rows):
@@ -379,11 +398,13 @@ def write_config(folder, family, model):
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What is measured: design(count, seed), run(model, setting, device), and rows(setting, result, about, seconds)."""
+    """What is measured: design(count, seed), run(model, setting, device), and rows(setting, result, about, seconds), of
+    these columns."""
 
     design: typing.Callable
     run: typing.Callable
     rows: typing.Callable
+    columns: tuple = tuple(COLUMNS)
 
 
 class Measuring:
@@ -392,7 +413,7 @@ class Measuring:
     def __init__(self, kind, settings, arguments):
         self.kind, self.settings, self.arguments = kind, settings, arguments
         self.started, self.out = time.monotonic(), Path(arguments.out)
-        self.output, self.about = Output(self.out), describe(arguments.device)
+        self.output, self.about = Output(self.out, kind.columns), describe(arguments.device)
         self.models, self.done, self.failed, self.again = {}, 0, 0, []
 
     def run(self):
