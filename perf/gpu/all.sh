@@ -10,6 +10,7 @@ set -u
 cd "$(dirname "$0")/../.."
 prefix=$(realpath "$1") kind=${2:-memory}
 export OUT=${OUT:-gpu_out} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=0 HF_HUB_OFFLINE=1
+export HEADROOM_DEEPSPEED=${HEADROOM_DEEPSPEED:-$(dirname "$prefix")/site} # carry_deepspeed.sh's
 export PATH="$prefix/bin:$PATH" HEADROOM_PYTHON=${HEADROOM_PYTHON:-$(command -v python3)}
 work=${HEADROOM_GPU_WORK:-/tmp/headroom_gpu}
 mkdir -p "$OUT" "$work"
@@ -66,11 +67,12 @@ if [ "$kind" = memory ]; then
   python3 -c 'import torch, transformers; print(torch.__version__, torch.version.cuda, transformers.__version__)'
   warm_up 170 &
   allocator allocator 215 allocator --beside 3 --batch 2 --seq 512 &
-  { step methods 130 python3 perf/gpu/methods_memory.py --out "$work/methods" --alone 0 --beside 2 --seconds 115
+  step methods 190 python3 perf/gpu/methods_memory.py --out "$work/methods" --alone 0 --beside 2 --seconds 150 \
+    --setting-seconds 45 --least-seconds 5 &
+  { allocator shim 120 shim
     record llama
     record gpt2
-    record mixtral; } &
-  { allocator shim 140 shim
+    record mixtral
     allocator largest-try 60 largest_batch --limit-gib 3 --beside 1 --seconds 10
     allocator times-try 60 step_times --only gpt2 --rounds 2; } &
   wait
