@@ -145,6 +145,11 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
         "of a micro-batch's time forward, gradients of inputs and of weights are taken to be a "
         "third each: a third of 1F1B's waiting is left");
   }
+  if (question.method == Method::qlora) {
+    answer.notes.emplace_back(
+        "QLoRA in stages is put together of weights of four bits and of stages; no run of both was "
+        "at hand");
+  }
 }
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {

@@ -29,6 +29,14 @@ Tensor activation(Eager& e, OpKind kind, const char* name, const Tensor& self, b
 
 using Softmax = OpKind;
 
+// On CUDA softmax's backward pass first multiplies what arrives by what was kept, into a block of
+// its own (ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out); log_softmax's does not.
+Tensor softmax_product(Eager& e, Softmax kind, const Tensor& grad) {
+  if (kind != OpKind::softmax || e.environment().compute_capability == 0) return {};
+  e.kernel(OpKind::mul, static_cast<double>(grad.elements()), 2 * grad.bytes(), grad.bytes());
+  return e.scratch(grad.bytes());
+}
+
 Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self, int dim,
                     std::optional<DType> dtype) {
   // float16 is widened inside the kernel; every other type is cast first (ATen/native/SoftMax.cpp).
@@ -45,6 +53,7 @@ Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self
                                                       Grads& result) {
       const Tensor grad = contiguous(eager, g[0]);
       result[0] = eager.empty(grad.sizes(), input_dtype);
+      const Tensor product = softmax_product(eager, kind, grad);
       eager.kernel(kind, 4.0 * static_cast<double>(grad.elements()),
                    grad.bytes() + n.saved[0].bytes(), result[0].bytes());
     };

@@ -127,7 +127,12 @@ def sharded_stage(case, log):
         config = AutoConfig.for_model(**json.load(file))
     dtype = torch.float32 if "fsdp_compute" in case else torch.bfloat16
     modules = parts_of_rank(lambda: AutoModelForCausalLM.from_config(
-        copy.deepcopy(config), dtype=dtype, attn_implementation="eager"), options).train()
+        copy.deepcopy(config), dtype=dtype, attn_implementation="eager"), options)
+    if case.get("lora_rank"):
+        from peft import LoraConfig, get_peft_model
+        modules = get_peft_model(modules, LoraConfig(
+            r=case["lora_rank"], target_modules=case["lora_targets"])).get_base_model()
+    modules.train()
     wrap = {"mesh": mesh["dp"], "reshard_after_forward": False}
     if "fsdp_compute" in case:
         reduced = torch.float32 if case.get("fsdp_reduce") == "fp32" else torch.bfloat16

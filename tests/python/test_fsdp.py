@@ -60,6 +60,8 @@ CASES |= {f"2-{schedule}-stage{stage}": {
     "version": 2, "family": "llama", "ranks": 2, "checkpointing": "none", "accumulation": 4, "schedule": schedule,
     "stages": 2, "stage": stage} for schedule in ("1f1b", "gpipe") for stage in (0, 1)}
 CASES["2-1f1b-non_reentrant"] = {**CASES["2-1f1b-stage0"], "checkpointing": "non_reentrant"}
+CASES |= {f"{name}-lora": {**CASES[name], "lora_rank": 4, "lora_targets": ["q_proj", "v_proj"]}
+          for name in ("2-1f1b-stage0", "2-1f1b-stage1", "2-gpipe-stage0", "2-1f1b-non_reentrant")}
 CASES["2-1f1b-reduced-in-float32"] = {**CASES["2-1f1b-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
 
 

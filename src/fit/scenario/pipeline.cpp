@@ -139,9 +139,8 @@ Result<void> check_pipeline(const Scenario& s) {
     return unsupported("method", "a pipeline of anything but a causal language model");
   }
   HEADROOM_TRY(check_division_of_stages(q));
-  const bool is_lora = q.method == Method::lora && q.division == Division::none;
-  if (q.method != Method::full && !is_lora) {
-    return unsupported("method", "adapters in a pipeline other than LoRA in undivided stages");
+  if (q.method != Method::full && q.method != Method::lora && q.method != Method::qlora) {
+    return unsupported("method", "adapters in a pipeline other than LoRA and QLoRA");
   }
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
   if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");
