@@ -88,15 +88,21 @@ Result<void> read_degree(ShellArguments& in, std::string_view name, int64_t& deg
   return not_modelled(in, name, std::to_string(degree), "fewer are");
 }
 
-// Stages of as many layers as embedding and head leave, one on each rank.
+// Stages of as many layers as embedding and head leave.
 Result<void> read_pipeline(ShellArguments& in, TrainingSetup& setup) {
   HEADROOM_TRY(read_degree(in, "parallelism.pipeline-parallel-degree", setup.stages));
   HEADROOM_ASSIGN(const auto schedule, in.words("parallelism.pipeline-parallel-schedule"));
   HEADROOM_ASSIGN(const auto layers, in.words("parallelism.pipeline-parallel-layers-per-stage"));
   if (setup.stages == 1) return {};
-  setup.is_gpipe = schedule == "GPipe";
-  if (schedule && schedule != "1F1B" && !setup.is_gpipe) {
-    return not_modelled(in, "parallelism.pipeline-parallel-schedule", *schedule, "1F1B or GPipe");
+  if (schedule) {
+    const auto named =
+        std::ranges::find(torchtitan_schedules(), *schedule, &TorchtitanSchedule::name);
+    if (named == torchtitan_schedules().end()) {
+      return not_modelled(in, "parallelism.pipeline-parallel-schedule", *schedule,
+                          "1F1B, GPipe, Interleaved1F1B or InterleavedZeroBubble");
+    }
+    setup.schedule = named->schedule;
+    setup.stage_chunks = named->chunks;
   }
   if (layers) {
     return not_modelled(in, "parallelism.pipeline-parallel-layers-per-stage", *layers,

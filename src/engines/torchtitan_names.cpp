@@ -41,9 +41,18 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "validator.",
 });
 
+constexpr TorchtitanSchedule kSchedules[] = {
+    {"1F1B", StageSchedule::one_forward_one_backward, 1},
+    {"GPipe", StageSchedule::gpipe, 1},
+    {"Interleaved1F1B", StageSchedule::one_forward_one_backward, 2},
+    {"InterleavedZeroBubble", StageSchedule::zero_bubble, 2},
+};
+
 }  // namespace
 
 std::span<const TorchtitanConfig> torchtitan_configs() { return kConfigs; }
+
+std::span<const TorchtitanSchedule> torchtitan_schedules() { return kSchedules; }
 
 std::span<const std::string_view> torchtitan_not_modelled() { return kNotModelled; }
 

@@ -3,12 +3,14 @@
 // modelled.
 //
 // Sources: torchtitan 0.3.0, models/{llama3,qwen3}/config_registry.py, config/configs.py,
-// trainer.py.
+// trainer.py, distributed/pipeline_parallel.py.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "engines/training_setup.h"
 
 namespace headroom::engines {
 
@@ -22,6 +24,13 @@ struct TorchtitanConfig {
   bool checkpoints_layers;  // whole ones; else half of the products are kept
 };
 [[nodiscard]] std::span<const TorchtitanConfig> torchtitan_configs();
+// Of --parallelism.pipeline_parallel_schedule, those that are modelled.
+struct TorchtitanSchedule {
+  std::string_view name;
+  StageSchedule schedule;
+  int64_t chunks;  // on a rank, where nobody says how many layers each has
+};
+[[nodiscard]] std::span<const TorchtitanSchedule> torchtitan_schedules();
 [[nodiscard]] std::span<const std::string_view> torchtitan_not_modelled();  // switches
 [[nodiscard]] bool is_harmless_to_torchtitan(std::string_view name);
 

@@ -21,6 +21,14 @@ Result<TorchtitanConfig> config_of(const TrainingSetup& setup) {
 
 std::string_view type_of(Half half) { return half == Half::none ? "float32" : "bfloat16"; }
 
+Result<std::string_view> schedule_of(const TrainingSetup& setup) {
+  for (const TorchtitanSchedule& known : torchtitan_schedules()) {
+    if (known.schedule == setup.schedule && known.chunks == setup.stage_chunks) return known.name;
+  }
+  return Error{ErrorCode::usage, "torchtitan says no such schedule of stages", "--emit torchtitan",
+               "1f1b and gpipe of one part on a rank, 1f1b and zero-bubble of two"};
+}
+
 std::string_view checkpointing_of(const TrainingSetup& setup) {
   if (!setup.checkpoints.value_or(false)) return "none";
   return setup.checkpoints_half_the_products ? "selective" : "full";
@@ -52,8 +60,9 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
     add("parallelism.context_parallel_degree", std::to_string(setup.context_ranks));
   }
   if (setup.stages > 1) {
+    HEADROOM_ASSIGN(const std::string_view schedule, schedule_of(setup));
     add("parallelism.pipeline_parallel_degree", std::to_string(setup.stages));
-    add("parallelism.pipeline_parallel_schedule", setup.is_gpipe ? "GPipe" : "1F1B");
+    add("parallelism.pipeline_parallel_schedule", std::string(schedule));
     add("parallelism.pipeline_parallel_microbatch_size", std::to_string(micro_batch));
   }
   if (!setup.reshards.value_or(true)) add("parallelism.fsdp_reshard_after_forward", "never");

@@ -144,10 +144,27 @@ TEST(Torchtitan, TensorRanksAndStagesAreAmongTheGpus) {
   EXPECT_EQ(setup->tensor_ranks, 2);
   EXPECT_EQ(setup->stages, 2);
   EXPECT_EQ(setup->ranks, 2);
-  EXPECT_TRUE(setup->is_gpipe);
+  EXPECT_EQ(setup->schedule, StageSchedule::gpipe);
+  EXPECT_EQ(setup->stage_chunks, 1);
   EXPECT_EQ(setup->batch, 2);
   EXPECT_EQ(setup->grad_accum, 4);
   EXPECT_FALSE(setup->shards_ends);  // a stage stays gathered
+}
+
+// Two on a rank, unless it is said how many layers each has.
+TEST(Torchtitan, SchedulesOfSeveralStagesHaveTwoOnARank) {
+  for (const auto& [name, schedule] :
+       {std::pair("Interleaved1F1B", StageSchedule::one_forward_one_backward),
+        std::pair("InterleavedZeroBubble", StageSchedule::zero_bubble)}) {
+    const auto setup =
+        read_torchtitan(command("--parallelism.pipeline_parallel_degree 2 --loss.num_chunks 1 "
+                                "--parallelism.pipeline_parallel_schedule " +
+                                std::string(name)),
+                        "run.sh", {});
+    ASSERT_TRUE(setup) << setup.error().to_string();
+    EXPECT_EQ(setup->schedule, schedule);
+    EXPECT_EQ(setup->stage_chunks, 2);
+  }
 }
 
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
@@ -169,8 +186,8 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("--compile.enable --compile.components optimizer")),
             "--compile.components optimizer is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
-                               "--parallelism.pipeline_parallel_schedule Interleaved1F1B")),
-            "--parallelism.pipeline-parallel-schedule Interleaved1F1B is not modelled");
+                               "--parallelism.pipeline_parallel_schedule ZBVZeroBubble")),
+            "--parallelism.pipeline-parallel-schedule ZBVZeroBubble is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
                                "--parallelism.pipeline_parallel_layers_per_stage 4")),
             "--parallelism.pipeline-parallel-layers-per-stage 4 is not modelled");

@@ -26,6 +26,9 @@ enum class Half : uint8_t { none, bf16, fp16 };
 // What of the model is trained.
 enum class Tuning : uint8_t { full, lora, qlora };
 
+// In which order a pipeline's stages run their micro-batches.
+enum class StageSchedule : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
+
 inline constexpr int64_t kMostDevices = 65'536;
 
 struct TrainingSetup {
@@ -35,7 +38,8 @@ struct TrainingSetup {
   int64_t context_ranks = 1;  // that share each sequence
   int64_t tensor_ranks = 1;   // that share each product, and sequences between them
   int64_t stages = 1;         // of a pipeline
-  bool is_gpipe = false;      // its schedule; else 1F1B
+  int64_t stage_chunks = 1;   // of the model on each of them
+  StageSchedule schedule = StageSchedule::one_forward_one_backward;
   int64_t nodes = 1;
   bool is_counted = false;              // the file says how many ranks there are, be it one
   std::string counted_by;               // what else than a flag may say that

@@ -35,9 +35,21 @@ struct WrappedInput {
   Tensor wrapped;
 };
 
+struct Unit;
+
+// A module on which fully_shard was called last, around its units, which share what is here: one of
+// each chunk of the model.
+struct Root {
+  std::vector<Unit*> units;  // in PyTorch's order, the root's own first
+  std::vector<Unit*> order;  // of forwards
+  Tensor copied;             // the buffer whose copies were made last in forward
+  Tensor reduced;            // the input of the latest reduction
+  uint32_t reduction = 0;    // the collective that takes it
+};
+
 struct Unit {
   const ShardedUnit* what = nullptr;
-  bool is_root = false;
+  Root* root = nullptr;
   std::vector<ShardedParameter> parameters;
   int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
   int64_t cast_bytes = 0;      // of those that are cast to be gathered
@@ -48,18 +60,27 @@ struct Unit {
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
   bool is_whole = false;
+  [[nodiscard]] bool is_root() const { return root->units.front() == this; }
 };
 
 class Fsdp2 final : public ShardedMethod {
  public:
   Fsdp2(const Graph& graph, const FsdpOptions& options, op::Eager& eager, Recorder& recorder)
       : ShardedMethod(graph, options, eager, recorder) {
+    for (uint32_t chunk = 0; chunk <= wrapped().back().chunk; ++chunk) {
+      roots_.push_back(std::make_unique<Root>());
+    }
+    current_ = roots_.front().get();
     for (const ShardedUnit& what : wrapped()) {
       auto unit = std::make_unique<Unit>();
       unit->what = &what;
+      unit->root = roots_[what.chunk].get();
       units_.push_back(std::move(unit));
     }
-    units_.back()->is_root = true;
+    // The last ones are the roots', and come first.
+    const size_t inner = units_.size() - roots_.size();
+    for (size_t i = inner; i < units_.size(); ++i) units_[i]->root->units = {units_[i].get()};
+    for (size_t i = 0; i < inner; ++i) units_[i]->root->units.push_back(units_[i].get());
   }
 
   std::vector<OptimizedParameter> construct(Frame& frame,
@@ -95,34 +116,48 @@ class Fsdp2 final : public ShardedMethod {
   }
 
   void end_backward() override {
-    for (Unit* unit : in_pytorchs_order()) finish(*unit);
+    for (Unit* unit : current_->units) finish(*unit);
     is_backward_ = false;
     if (!options_.in_pipeline) settle();
+  }
+
+  // schedules.py's actions UNSHARD, RESHARD and REDUCE_GRAD.
+  void gather_chunk(uint32_t chunk) override {
+    for (Unit* unit : roots_[chunk]->units) gather(*unit, kComputeStream);
+  }
+
+  void begin_pass(uint32_t chunk) override {
+    current_ = roots_[chunk].get();
+    for (Unit* unit : current_->units) copy_out(*unit);
+  }
+
+  void let_go_of_chunk(uint32_t chunk) override {
+    for (Unit* unit : roots_[chunk]->units) let_go(*unit);
+  }
+
+  void reduce_chunk(uint32_t chunk) override {
+    current_ = roots_[chunk].get();
+    end_passes();
   }
 
   // stage.py's perform_reduce_grad: every unit's post_backward by hand.
   void end_passes() override {
     if (!options_.in_pipeline) return;
     reduces_ = true;
-    for (Unit* unit : in_pytorchs_order()) post_backward(*unit);
+    for (Unit* unit : current_->units) post_backward(*unit);
     end_backward();
     settle();
+    reduces_ = false;
   }
 
  private:
   // All that was reduced is there, and nothing waits for a backward pass.
   void settle() {
     recorder_.await_all();
-    order_.clear();
-    watches_.clear();
-    reduced_ = Tensor();
-  }
-
-  // The root's first.
-  [[nodiscard]] std::vector<Unit*> in_pytorchs_order() const {
-    std::vector<Unit*> units{units_.back().get()};
-    for (size_t i = 0; i + 1 < units_.size(); ++i) units.push_back(units_[i].get());
-    return units;
+    current_->order.clear();
+    std::erase_if(watches_,
+                  [&](const auto& watch) { return watch.second.units.front()->root == current_; });
+    current_->reduced = Tensor();
   }
 
   void finish(Unit& unit) {
@@ -168,10 +203,11 @@ class Fsdp2 final : public ShardedMethod {
     unit.parameters.push_back(std::move(made));
   }
 
-  // foreach_all_gather
-  void gather(Unit& unit) {
+  // foreach_all_gather. What a schedule asks for is on the stream of what is computed
+  // (get_all_gather_streams).
+  void gather(Unit& unit, uint32_t stream = kGatherStream) {
     if (unit.gathered || unit.is_whole || unit.parameters.empty()) return;
-    const StreamScope on_stream(recorder_, kGatherStream);
+    const StreamScope on_stream(recorder_, stream);
     CategoryScope scope(recorder_, Category::gathered);
     const std::vector<Tensor> shares = shares_to_gather(unit);
     unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
@@ -204,8 +240,8 @@ class Fsdp2 final : public ShardedMethod {
   void copy_out(Unit& unit) {
     if (!unit.gathered) return;
     // The last unit's buffer stays until this function is done, as a variable of Python's does.
-    const Tensor before = copied_;
-    if (unit.state == State::forward) copied_ = Tensor();
+    const Tensor before = unit.root->copied;
+    if (unit.state == State::forward) unit.root->copied = Tensor();
     CategoryScope scope(recorder_, Category::gathered);
     for (const ShardedParameter& parameter : unit.parameters) {
       eager_.restore_storage(parameter.whole);
@@ -213,7 +249,7 @@ class Fsdp2 final : public ShardedMethod {
     recorder_.await(unit.gather);
     eager_.kernel(op::OpKind::copy, 0, unit.gathered.bytes(), unit.gathered.bytes());
     unit.is_whole = true;
-    if (unit.state == State::forward) copied_ = unit.gathered;
+    if (unit.state == State::forward) unit.root->copied = unit.gathered;
     unit.gathered = Tensor();
   }
 
@@ -268,14 +304,14 @@ class Fsdp2 final : public ShardedMethod {
     }
     unit.inputs.clear();
     if (!is_backward_) {
-      const bool stays = unit.is_root || unit.what->stays_whole || options_.in_pipeline;
+      const bool stays = unit.is_root() || unit.what->stays_whole || options_.in_pipeline;
       if (!stays) let_go(unit);
-      unit.places.push_back(order_.size());
-      order_.push_back(&unit);
+      unit.places.push_back(unit.root->order.size());
+      unit.root->order.push_back(&unit);
     }
     if (eager_.grad_enabled()) watch_outputs(unit, frame);
     unit.state = State::idle;
-    if (unit.is_root) copied_ = Tensor();
+    if (unit.is_root()) unit.root->copied = Tensor();
   }
 
   void watch_outputs(Unit& unit, const Frame& frame) {
@@ -296,7 +332,7 @@ class Fsdp2 final : public ShardedMethod {
     if (unit.places.empty()) return;
     const size_t place = unit.places.back();
     unit.places.pop_back();
-    if (place > 0) gather(*order_[place - 1]);
+    if (place > 0) gather(*unit.root->order[place - 1]);
   }
 
   void post_backward(Unit& unit) {
@@ -316,8 +352,8 @@ class Fsdp2 final : public ShardedMethod {
     if (reduces_ || !options_.in_pipeline) let_go(unit);
     unit.gathered = Tensor();
     if (!reduces_) return widen(with_gradient);
-    if (reduced_) recorder_.await(reduction_);
-    reduced_ = Tensor();
+    if (unit.root->reduced) recorder_.await(unit.root->reduction);
+    unit.root->reduced = Tensor();
     if (!with_gradient.empty()) reduce(unit, with_gradient, share, options_.reduce.value_or(type));
   }
 
@@ -344,8 +380,9 @@ class Fsdp2 final : public ShardedMethod {
               DType type) {
     {
       CategoryScope scope(recorder_, Category::communication);
-      reduced_ = eager_.empty({share * options_.ranks}, type);
-      eager_.kernel(op::OpKind::copy, 0, reduced_.bytes(), reduced_.bytes());
+      Tensor& reduced = unit.root->reduced;
+      reduced = eager_.empty({share * options_.ranks}, type);
+      eager_.kernel(op::OpKind::copy, 0, reduced.bytes(), reduced.bytes());
     }
     for (ShardedParameter* parameter : with_gradient) {
       parameter->leaf->grad = Tensor();
@@ -375,8 +412,8 @@ class Fsdp2 final : public ShardedMethod {
                           is_cast && has_replicas ? Category::communication : Category::gradient);
       output = eager_.empty({share}, type);
     }
-    reduction_ =
-        recorder_.begin_collective(op::OpKind::reduce_scatter, reduced_.bytes(), output.bytes());
+    unit.root->reduction = recorder_.begin_collective(op::OpKind::reduce_scatter,
+                                                      unit.root->reduced.bytes(), output.bytes());
     if (has_replicas) {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
     }
@@ -392,12 +429,10 @@ class Fsdp2 final : public ShardedMethod {
     std::vector<Unit*> units;
   };
 
+  std::vector<std::unique_ptr<Root>> roots_;  // by chunk
   std::vector<std::unique_ptr<Unit>> units_;
-  std::vector<Unit*> order_;
+  Root* current_ = nullptr;  // whose pass runs
   std::unordered_map<const op::Node*, Watch> watches_;
-  Tensor copied_;           // the buffer whose copies were made last in forward
-  Tensor reduced_;          // the input of the latest reduction
-  uint32_t reduction_ = 0;  // the collective that takes it
   bool is_backward_ = false;
   bool reduces_ = true;  // gradients, in this micro-batch's backward
 };

@@ -50,7 +50,14 @@ class ParallelMethod {
   // A leaf has its gradient.
   virtual void accumulated(const op::Tensor& leaf) = 0;
   virtual void end_backward() = 0;
-  // Of a pipeline's stage, behind the last pass of a step.
+  // Of a pipeline's stage with several chunks of the model, as its schedule's actions say
+  // (pipeline_actions.h): a chunk's parameters begin to be gathered, are let go of, and its
+  // gradients are reduced. A pass of a chunk waits until it is gathered.
+  virtual void gather_chunk(uint32_t /*chunk*/) {}
+  virtual void begin_pass(uint32_t /*chunk*/) {}
+  virtual void let_go_of_chunk(uint32_t /*chunk*/) {}
+  virtual void reduce_chunk(uint32_t /*chunk*/) {}
+  // Of a stage with one, behind the last pass of a step.
   virtual void end_passes() {}
   // What is done for a step of the optimizer; `step` is its own part. Where the method clips
   // gradients, nobody else does.

@@ -52,7 +52,12 @@ class Units {
     if (options_.ends) add_ends(units);
     std::ranges::stable_sort(units, {}, [](const ShardedUnit& unit) { return unit.end; });
     keep_whole(units);
-    units.push_back(root());
+    const std::vector<model::GraphChunk> chunks = model::chunks_of(graph_);
+    for (ShardedUnit& unit : units) {
+      const auto is_in = [&](const model::GraphChunk& chunk) { return unit.end <= chunk.end; };
+      unit.chunk = static_cast<uint32_t>(std::ranges::find_if(chunks, is_in) - chunks.begin());
+    }
+    for (uint32_t i = 0; i < chunks.size(); ++i) units.push_back(root(chunks[i], i));
     return units;
   }
 
@@ -149,14 +154,18 @@ class Units {
     return unit;
   }
 
-  ShardedUnit root() {
+  ShardedUnit root(const model::GraphChunk& chunk, uint32_t number) {
     ShardedUnit unit;
-    unit.end = static_cast<uint32_t>(graph_.instructions.size());
-    for (const model::GraphInput& input : graph_.inputs) unit.inputs.push_back(input.value);
-    unit.outputs = graph_.outputs;
-    if (graph_.logits != kNoValue) unit.outputs.push_back(graph_.logits);
-    if (graph_.loss != kNoValue) unit.outputs.push_back(graph_.loss);
-    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) take(i, unit);
+    unit.begin = chunk.begin;
+    unit.end = chunk.end;
+    unit.chunk = number;
+    for (const model::GraphInput& input : chunk.inputs) unit.inputs.push_back(input.value);
+    unit.outputs = chunk.outputs;
+    if (chunk.logits != kNoValue) unit.outputs.push_back(chunk.logits);
+    if (chunk.loss != kNoValue) unit.outputs.push_back(chunk.loss);
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+      if (graph_.parameters[i].chunk == number) take(i, unit);
+    }
     return unit;
   }
 

@@ -20,11 +20,12 @@ struct ShardedUnit {
   uint32_t end = 0;
   std::vector<model::ValueId> inputs;
   std::vector<model::ValueId> outputs;
+  uint32_t chunk = 0;        // of the graph's
   bool stays_whole = false;  // behind its forward
 };
 
-// Inner units before those around them; the last is the root's, around all instructions, and may
-// have no parameters.
+// Inner units before those around them; the last are the roots', around all instructions of a chunk
+// each, which may have no parameters.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const model::Graph& graph,
                                                      const WrapOptions& options);
 

@@ -41,15 +41,26 @@ bool TorchStages::is_single() const {
 
 bool TorchStages::run_step(int step, Frame& frame) {
   begin_step(step);
-  for (const PipelinePass& pass : passes_of(options_.pipeline, options_.micro_batches)) {
-    Stage& stage = stages_[static_cast<size_t>(pass.chunk)];
-    if (pass.is_forward) {
-      run_forward(step, stage, frame);
-    } else if (!run_backward(step, stage, pass.part, frame)) {
-      return false;
-    }
+  for (const PipelineAction& action : actions_of(options_.pipeline, options_.micro_batches)) {
+    if (!run_action(step, action, frame)) return false;
   }
   end_step(frame);
+  return true;
+}
+
+bool TorchStages::run_action(int step, const PipelineAction& action, Frame& frame) {
+  ParallelMethod* parallel = options_.parallel;
+  if (action.kind == PipelineActionKind::pass) {
+    if (parallel != nullptr) parallel->begin_pass(action.chunk);
+    Stage& stage = stages_[action.chunk];
+    if (!action.pass.is_forward) return run_backward(step, stage, action.pass.part, frame);
+    run_forward(step, stage, frame);
+    return true;
+  }
+  if (parallel == nullptr) return true;
+  if (action.kind == PipelineActionKind::gather) parallel->gather_chunk(action.chunk);
+  if (action.kind == PipelineActionKind::let_go) parallel->let_go_of_chunk(action.chunk);
+  if (action.kind == PipelineActionKind::reduce) parallel->reduce_chunk(action.chunk);
   return true;
 }
 
@@ -75,6 +86,7 @@ void TorchStages::begin_step(int step) {
   }
   outputs_.clear();
   make_buffers();
+  recorder_.begin_phase(Phase::forward, step);  // what is gathered for the first pass is of it
 }
 
 // Activations of all stages first, then gradients from the last stage on.
@@ -223,7 +235,7 @@ void TorchStages::end_step(Frame& frame) {
   sent_.clear();
   sent_forward_ = sent_gradient_ = sent_in_warmup_ = last_output_ = Tensor();
   losses_.clear();
-  if (options_.parallel != nullptr) options_.parallel->end_passes();
+  if (options_.parallel != nullptr && is_single()) options_.parallel->end_passes();
   for (const Stage& stage : stages_) {
     for (const model::ValueId id : stage.parameters) {
       const Tensor& gradient = frame[id]->grad;

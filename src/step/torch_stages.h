@@ -29,6 +29,7 @@
 #include "step/interpreter.h"
 #include "step/parallel_method.h"
 #include "step/pipeline.h"
+#include "step/pipeline_actions.h"
 #include "step/recorder.h"
 #include "step/split_backward.h"
 
@@ -80,6 +81,8 @@ class TorchStages {
     }
   };
 
+  // False where no gradient reaches the loss.
+  bool run_action(int step, const PipelineAction& action, Frame& frame);
   void begin_step(int step);
   void make_buffers();
   void run_forward(int step, Stage& stage, Frame& frame);

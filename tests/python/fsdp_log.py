@@ -9,6 +9,7 @@ gathering and reducing, and the parameters copied out.
 import contextlib
 import copy
 import functools
+import itertools
 import json
 import os
 import sys
@@ -149,12 +150,12 @@ def sharded_stage(case, log):
 
 
 def one_step_of_stages(steps, options, log, config):
-    stage = steps.schedule._stage
-    for phase, name in (("forward", "forward_one_chunk"), ("backward", "backward_one_chunk"),
-                        ("backward", "perform_reduce_grad")):
+    stages = getattr(steps.schedule, "_stages", None) or [steps.schedule._stage]
+    names = (("forward", "forward_one_chunk"), ("backward", "backward_one_chunk"), ("backward", "perform_reduce_grad"))
+    for stage, (phase, name) in itertools.product(stages, names):
         original = getattr(type(stage), name)
 
-        def in_phase(*arguments, original=original, phase=phase, **named):
+        def in_phase(*arguments, stage=stage, original=original, phase=phase, **named):
             log.phase = phase
             return original(stage, *arguments, **named)
 

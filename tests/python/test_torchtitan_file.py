@@ -50,6 +50,9 @@ CASES["divided"] = (
     {**UNDIVIDED, "flavor": "70B", "batch": 8, "global_batch": 16, "seq": 8192, "dtype": "float32", "param": "bfloat16",
      "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 2, "tensor": 2, "stages": 2,
      "micro_batch": 2, "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
+CASES["two parts a rank"] = (
+    [CASES["divided"][0][0], "--method", "fsdp2:2,tp:2,pp:2,vpp:2", *CASES["divided"][0][3:]],
+    {**CASES["divided"][1], "schedule": "Interleaved1F1B"})
 CASES["shared sequences"] = (
     ["meta-llama/Llama-3.1-8B", "--method", "fsdp2:4,cp:2", "--seq", "65536", "--mixed-precision", "bf16",
      "--checkpointing", "full", "--optimizer", "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
@@ -58,7 +61,7 @@ CASES["shared sequences"] = (
      "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 4, "tensor": 1, "context": 2,
      "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
 for name, (flags, _) in CASES.items():
-    if name != "divided":  # a pipeline: else torchtitan shards the embedding, and the head, by themselves
+    if name not in ("divided", "two parts a rank"):  # pipelines: else torchtitan shards the embedding, and the head, by themselves
         flags.extend(["--shard-ends", "true"])
 
 

@@ -15,6 +15,7 @@
 #include "model/traced_graph.h"
 #include "step/events_json.h"
 #include "step/model_parts.h"
+#include "step/pipeline_actions.h"
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
@@ -418,16 +419,23 @@ headroom::text::Json log_of(const headroom::step::StepTrace& trace, const std::s
   return headroom::step::events_json(trace);
 }
 
-// "F0", "B1"; of split ones "I0", "W0": a pass' kind and chunk, in order.
-headroom::text::Json passes_of(const TrainOptions& options) {
+const char* word_of(const headroom::step::PipelineAction& action) {
   using headroom::step::BackwardPart;
+  using Kind = headroom::step::PipelineActionKind;
+  if (action.kind == Kind::gather) return "UNSHARD";
+  if (action.kind == Kind::let_go) return "RESHARD";
+  if (action.kind == Kind::reduce) return "REDUCE_GRAD";
+  if (action.pass.is_forward) return "F";
+  if (action.pass.part == BackwardPart::whole) return "B";
+  return action.pass.part == BackwardPart::inputs ? "I" : "W";
+}
+
+// "F0", "B1"; of split ones "I0", "W0"; of chunks that are divided "UNSHARD0", in PyTorch's words:
+// what is done and the chunk, in order.
+headroom::text::Json actions_of(const TrainOptions& options) {
   headroom::text::Json list = headroom::text::Json::array();
-  for (const auto& pass : headroom::step::passes_of(options.pipeline, options.accumulation)) {
-    const char* kind = pass.is_forward                     ? "F"
-                       : pass.part == BackwardPart::whole  ? "B"
-                       : pass.part == BackwardPart::inputs ? "I"
-                                                           : "W";
-    list.push_back(kind + std::to_string(pass.chunk));
+  for (const auto& action : headroom::step::actions_of(options.pipeline, options.accumulation)) {
+    list.push_back(word_of(action) + std::to_string(action.chunk));
   }
   return list;
 }
@@ -481,8 +489,8 @@ int main(int argc, char** argv) {
   } else if (words["experts"] == "batched_mm") {
     build.experts = headroom::model::ExpertsImplementation::batched_mm;
   }
-  if (words["log"] == "passes") {
-    std::puts(passes_of(train_options(words)).dump().c_str());
+  if (words["log"] == "actions") {
+    std::puts(actions_of(train_options(words)).dump().c_str());
     return 0;
   }
   if (!words["schedule"].empty()) take_parts({*json, argv[1]}, train_options(words), build);

@@ -72,11 +72,6 @@ Result<void> check_division_of_stages(const FitQuestion& q) {
     return unsupported("method", "transformers' tensor parallelism in a pipeline",
                        "--sequence-parallel true is");
   }
-  // Schedules of several chunks gather and let go of whole stages by actions of their own.
-  if (runs_in_rounds(q)) {
-    return unsupported("pipeline-schedule",
-                       "fully_shard under a schedule other than 1F1B of one chunk, or GPipe");
-  }
   return {};
 }
 

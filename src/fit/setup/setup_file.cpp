@@ -102,6 +102,12 @@ std::string_view word_of(Tuning tuning) {
 }
 
 // "lora,fsdp2:8,replicate:2"
+std::string_view schedule_word(engines::StageSchedule schedule) {
+  return schedule == engines::StageSchedule::gpipe         ? "gpipe"
+         : schedule == engines::StageSchedule::zero_bubble ? "zero-bubble"
+                                                           : "1f1b";
+}
+
 Result<std::string> method_words(const TrainingSetup& setup, const std::string& file,
                                  std::string_view method) {
   std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
@@ -122,6 +128,7 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
     add(",cp:", setup.context_ranks);
     add(",tp:", setup.tensor_ranks);
     add(",pp:", setup.stages);
+    add(",vpp:", setup.stage_chunks);
   }
   return words;
 }
@@ -268,7 +275,8 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   }
   if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
   if (setup.tensor_ranks > 1) flags.emplace_back("sequence-parallel", "true");
-  if (setup.stages > 1) flags.emplace_back("pipeline-schedule", setup.is_gpipe ? "gpipe" : "1f1b");
+  if (setup.stages > 1)
+    flags.emplace_back("pipeline-schedule", std::string(schedule_word(setup.schedule)));
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
     flags.emplace_back("compile", compile_word({setup.compiles_layers.value_or(false),

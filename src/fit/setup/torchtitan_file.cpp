@@ -22,6 +22,14 @@ std::string loop_of(OptimizerLoop loop) {
                                           : "loop";
 }
 
+engines::StageSchedule schedule_of(step::PipelineSchedule schedule) {
+  using step::PipelineSchedule;
+  return schedule == PipelineSchedule::gpipe ? engines::StageSchedule::gpipe
+         : schedule == PipelineSchedule::zero_bubble
+             ? engines::StageSchedule::zero_bubble
+             : engines::StageSchedule::one_forward_one_backward;
+}
+
 bool has_whole_logits(Loss loss) { return loss == Loss::automatic || loss == Loss::hf; }
 
 engines::TrainingSetup setup_of(const FitQuestion& q) {
@@ -32,7 +40,8 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.context_ranks = q.context_ranks;
   setup.tensor_ranks = q.tensor_ranks;
   setup.stages = q.stages;
-  setup.is_gpipe = q.schedule == step::PipelineSchedule::gpipe;
+  setup.stage_chunks = q.stage_chunks;
+  setup.schedule = schedule_of(q.schedule);
   setup.nodes = q.nodes;
   setup.model = q.model;
   setup.batch = q.batch;
@@ -80,8 +89,9 @@ bool torchtitan_can_say(const FitQuestion& q) {
                        (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
   const CheckpointingKind kind = q.checkpointing.kind;
   const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
-  const bool has_its_stages =
-      q.stage_chunks == 1 && q.schedule != step::PipelineSchedule::zero_bubble;
+  // Of more chunks it wants to know how many layers they have; of one, zero bubble is not its.
+  const bool splits = q.schedule == step::PipelineSchedule::zero_bubble;
+  const bool has_its_stages = q.stage_chunks == 2 || (q.stage_chunks == 1 && !splits);
   return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
          has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) && !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
