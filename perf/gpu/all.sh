@@ -84,12 +84,12 @@ else
     mkdir -p "$work/cache"
     cat .gpu/inductor.tar.* | tar -C "$work/cache" -xzf -
   else
-    warm_up 170 &
+    warm_up 165 &
   fi
-  allocator largest 130 largest_batch
+  allocator largest 165 largest_batch --beside 4
   wait
-  allocator times 110 step_times
-  step device 45 headroom bench device --on cuda --quick --seconds 30 --save-calibration "$work/device.calibration.json"
+  allocator times 105 step_times --rounds 8 --steps 5
+  step device 40 headroom bench device --on cuda --quick --seconds 25 --save-calibration "$work/device.calibration.json"
   nongemm nongemm 205 --engine pytorch,compiled,graphed --seconds 0.4
   nongemm nongemm 45 --engine pytorch,graphed --seconds 0.4 # of the models that were not reached
   nongemm nongemm-bf16 25 mixtral-8x7b --dtype bfloat16 --engine pytorch,graphed --seconds 0.4

@@ -29,8 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import allocator  # noqa: E402
 
 # Model, pattern, batch, sequence.
-TRAININGS = (("gpt2", "plain", 4, 1024), ("llama", "plain", 2, 1024), ("llama", "recompute", 4, 1024),
-             ("llama", "zero", 2, 1024), ("mixtral", "plain", 2, 1024))
+TRAININGS = (("gpt2", "plain", 8, 1024), ("llama", "plain", 4, 1024), ("llama", "zero", 4, 1024), ("mixtral", "plain", 2, 1024))
 ALLOCATORS = ("default", "headroom")
 WARM_UP = 24  # steps: a plan is made and serves
 LEAD = 2      # steps of a turn that are not counted
