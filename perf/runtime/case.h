@@ -55,10 +55,16 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
   std::vector<Moment> moments;
   Case repeated;
   repeated.name = std::move(name);
+  std::unordered_map<int64_t, uint32_t> streams;  // by handle, as they come; the default one is 0
+  streams[0] = 0;
+  const auto stream_of = [&](int64_t handle) {
+    return streams.try_emplace(handle, static_cast<uint32_t>(streams.size())).first->second;
+  };
   for (size_t i = 0; i < recorded.requests.size(); ++i) {
     const auto& request = recorded.requests[i];
     if (request.lower == 0 && request.upper >= end) {
-      repeated.trace.alloc({request.size, 0, 0, memory::Category::other}, 0);
+      repeated.trace.alloc(
+          {request.size, stream_of(request.stream), 0, memory::Category::other}, 0);
       continue;
     }
     moments.push_back({request.lower, false, i});
@@ -74,8 +80,9 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
       if (moment.is_release) {
         repeated.trace.free(buffers[moment.request], 0);
       } else {
-        const int64_t size = recorded.requests[moment.request].size;
-        buffers[moment.request] = repeated.trace.alloc({size, 0, 0, memory::Category::other}, 0);
+        const auto& request = recorded.requests[moment.request];
+        buffers[moment.request] = repeated.trace.alloc(
+            {request.size, stream_of(request.stream), 0, memory::Category::other}, 0);
       }
     }
   }
@@ -138,7 +145,7 @@ inline std::optional<Case> recording_case(std::string name, const memory::RunRec
       made.iterations.push_back(made.trace.events.size());
     } else if (slot.kind == memory::RecordKind::alloc) {
       live[slot.address] =
-          made.trace.alloc({slot.size, 0, slot.stream, memory::Category::other}, 0);
+          made.trace.alloc({slot.size, slot.stream, 0, memory::Category::other}, 0);
     } else if (slot.kind == memory::RecordKind::free_requested) {
       const auto found = live.find(slot.address);
       if (found == live.end()) continue;  // it began before the recording
