@@ -34,8 +34,7 @@ bool is_adam(const FitQuestion& q) {
 // The dearest to run first: they go side by side, and none should be left for the end.
 constexpr Change kChanges[] = {
     {"planned-allocation", "a planned allocation", "--allocator planned", nullptr,
-     "headroom run -- python train.py ... records, plans and serves (docs/run.md; not yet measured "
-     "on a GPU)",
+     "headroom run -- python train.py ... records, plans and serves (docs/run.md)",
      "sizes that vary from step to step are outside of the plan",
      [](const FitQuestion& q) { return q.allocator != kPlannedAllocator; }},
     {"liger", "Liger-Kernel's norms, rotary embeddings, gates and loss", "--kernels liger", nullptr,
