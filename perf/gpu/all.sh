@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything here that needs a GPU, in two calls on a machine with one and nothing installed: some four and eight minutes.
+# Everything here that needs a GPU, in two calls on a machine with one and nothing installed: some four and nine minutes.
 #
 #     OUT=DIR perf/gpu/all.sh PREFIX memory|time
 #

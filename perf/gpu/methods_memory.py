@@ -19,7 +19,7 @@ import random
 import sys
 from pathlib import Path
 
-# Several compile at once; by default each has as many helpers as there are cores.
+# Several compile at once; by default each takes as many processes as there are cores.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
@@ -54,7 +54,7 @@ class Setting(train_memory.Setting):
 class Way:
     """Of each list as many draws of one level as of another."""
 
-    share: int  # of 60 settings
+    share: int  # of 66 settings
     families: tuple
     divisions: tuple = ("",)
     schedules: tuple = ("",)

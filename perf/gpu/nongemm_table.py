@@ -58,11 +58,15 @@ def main():
     folders, headroom = sys.argv[1:], "headroom"
     if folders and not Path(folders[-1]).is_dir():
         headroom = folders.pop()
+    if not folders:
+        print(__doc__, file=sys.stderr)
+        return 2
     print("| " + " | ".join(("model", "type", "engine", "ms", "times eager", *CHANGES)) + " |\n|" + "---|" * (5 + len(CHANGES)))
     for folder in folders:
         for row in rows_of(headroom, folder):
             print("| " + " | ".join(row) + " |", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

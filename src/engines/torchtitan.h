@@ -3,7 +3,7 @@
 //
 // A script is not run (shell_words.h). What a configuration of the registry says is known for those
 // whose step is modelled; others, and what changes memory and is not modelled (expert parallelism,
-// interleaved stages, a loss in chunks beside a pipeline), are an Error. Which of torchtitan's own
+// a loss in chunks beside a pipeline), are an Error. Which of torchtitan's own
 // parts are taken as others is in the setup's notes: layers and attention.
 // --training.enable_cpu_offload is fully_shard's CPUOffloadPolicy of every unit: parameters,
 // gradients and the optimizer's states are the host's, and gradients are clipped there.
@@ -28,7 +28,11 @@ namespace headroom::engines {
 Result<TrainingSetup> read_torchtitan(std::string_view content, const std::string& file,
                                       std::optional<int64_t> gpus);
 
-// The Error names models that torchtitan has a configuration of. REQUIRES: fsdp2.
+// Whether it has a name for the schedule with so many parts of the model on a rank.
+[[nodiscard]] bool has_torchtitan_schedule(StageSchedule schedule, int64_t chunks);
+
+// The Error names models that torchtitan has a configuration of. REQUIRES: fsdp2; a schedule that
+// it has.
 Result<std::string> torchtitan_script(const TrainingSetup& setup);
 // What starts it.
 [[nodiscard]] std::string torchtitan_line(const TrainingSetup& setup, const std::string& file);

@@ -21,12 +21,12 @@ Result<TorchtitanConfig> config_of(const TrainingSetup& setup) {
 
 std::string_view type_of(Half half) { return half == Half::none ? "float32" : "bfloat16"; }
 
-Result<std::string_view> schedule_of(const TrainingSetup& setup) {
+// Its name for them; empty where it has none.
+std::string_view schedule_of(StageSchedule schedule, int64_t chunks) {
   for (const TorchtitanSchedule& known : torchtitan_schedules()) {
-    if (known.schedule == setup.schedule && known.chunks == setup.stage_chunks) return known.name;
+    if (known.schedule == schedule && known.chunks == chunks) return known.name;
   }
-  return Error{ErrorCode::usage, "torchtitan says no such schedule of stages", "--emit torchtitan",
-               "1f1b and gpipe of one part on a rank, 1f1b and zero-bubble of two"};
+  return {};
 }
 
 std::string_view checkpointing_of(const TrainingSetup& setup) {
@@ -35,6 +35,10 @@ std::string_view checkpointing_of(const TrainingSetup& setup) {
 }
 
 }  // namespace
+
+bool has_torchtitan_schedule(StageSchedule schedule, int64_t chunks) {
+  return !schedule_of(schedule, chunks).empty();
+}
 
 Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(setup));
@@ -60,9 +64,9 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
     add("parallelism.context_parallel_degree", std::to_string(setup.context_ranks));
   }
   if (setup.stages > 1) {
-    HEADROOM_ASSIGN(const std::string_view schedule, schedule_of(setup));
     add("parallelism.pipeline_parallel_degree", std::to_string(setup.stages));
-    add("parallelism.pipeline_parallel_schedule", std::string(schedule));
+    add("parallelism.pipeline_parallel_schedule",
+        std::string(schedule_of(setup.schedule, setup.stage_chunks)));
     add("parallelism.pipeline_parallel_microbatch_size", std::to_string(micro_batch));
   }
   if (!setup.reshards.value_or(true)) add("parallelism.fsdp_reshard_after_forward", "never");

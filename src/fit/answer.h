@@ -198,6 +198,7 @@ struct StageFigures {
   Interval device_used;
   Verdict verdict = Verdict::no;
   std::optional<StepTime> time;    // of a step, but for waiting for others; nothing: not known
+  std::string untimed;             // why
   double micro_batch_seconds = 0;  // of it, for each micro-batch
 };
 

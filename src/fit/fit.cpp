@@ -145,6 +145,15 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
         "of a micro-batch's time forward, gradients of inputs and of weights are taken to be a "
         "third each: a third of 1F1B's waiting is left");
   }
+  const bool gathers_chunks =
+      question.division == Division::fsdp2 &&
+      (question.stage_chunks > 1 || question.schedule == step::PipelineSchedule::zero_bubble);
+  constexpr op::Version kChunksAreKnown{2, 11};
+  if (gathers_chunks && scenario.train.environment.torch < kChunksAreKnown) {
+    answer.notes.emplace_back(
+        "when schedules gather and let go of chunks is taken as in PyTorch 2.11; earlier ones were "
+        "not read");
+  }
   if (question.method == Method::qlora) {
     answer.notes.emplace_back(
         "QLoRA in stages is put together of weights of four bits and of stages; no run of both was "
@@ -192,7 +201,12 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   }
   if (!answer.stages.empty()) {
     answer.time = pipeline_time(answer.stages, scenario.train.pipeline);
-    if (!answer.time) answer.notes.emplace_back("no step time: one stage's is not known");
+    const auto untimed = std::ranges::find_if(
+        answer.stages, [](const StageFigures& stage) { return !stage.time.has_value(); });
+    if (untimed != answer.stages.end()) {
+      answer.notes.push_back("no step time: of stage " + std::to_string(untimed->stage) + ", " +
+                             untimed->untimed);
+    }
   }
   if (!megatron || !answer.time) return {};
   answer.notes.emplace_back(kMegatronTimes);

@@ -57,6 +57,8 @@ StageFigures stage_figures(const Scenario& scenario, const StepTimer& timer,
   if (auto timed = timer.timed(scenario, detail.trace)) {
     figures.time = std::move(timed->time);
     figures.micro_batch_seconds = timed->micro_batch_seconds;
+  } else {
+    figures.untimed = timed.error().message;
   }
   return figures;
 }

@@ -1,6 +1,7 @@
 // Activations, softmax and dropout: one kernel forward, one backward, each keeping its input or its
 // output.
 #include "operator/functional.h"
+#include "operator/scratch.h"
 
 namespace headroom::op {
 
@@ -29,12 +30,14 @@ Tensor activation(Eager& e, OpKind kind, const char* name, const Tensor& self, b
 
 using Softmax = OpKind;
 
-// On CUDA softmax's backward pass first multiplies what arrives by what was kept, into a block of
-// its own (ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out); log_softmax's does not.
+// Of the backward pass: what kernels take beside what the operator answers (scratch.h).
 Tensor softmax_product(Eager& e, Softmax kind, const Tensor& grad) {
-  if (kind != OpKind::softmax || e.environment().compute_capability == 0) return {};
-  e.kernel(OpKind::mul, static_cast<double>(grad.elements()), 2 * grad.bytes(), grad.bytes());
-  return e.scratch(grad.bytes());
+  if (kind != OpKind::softmax) return {};
+  const int64_t bytes = softmax_product_bytes(e.environment(), grad.bytes());
+  if (bytes == 0) return {};
+  Tensor product = e.scratch(bytes);
+  e.kernel(OpKind::mul, static_cast<double>(grad.elements()), 2 * grad.bytes(), bytes);
+  return product;
 }
 
 Tensor softmax_like(Eager& e, Softmax kind, const char* name, const Tensor& self, int dim,

@@ -4,7 +4,7 @@
 // and device; the operators hold the blocks with Eager::scratch. Every function names the source
 // file in PyTorch (or in the flash-attn package) that it was read from. Pure functions, any thread.
 //
-// Not here because it is nothing: native_dropout, softmax and cross entropy, multi_tensor_apply.
+// Not here because it is nothing: native_dropout, cross entropy, multi_tensor_apply.
 // Not here because it is bounded and small: TensorIterator's reductions whose outputs are few (at
 // most one block of partial results a multiprocessor: under 2 MiB), scans and top-k (some KiB),
 // cuDNN attention's workspace.
@@ -93,5 +93,13 @@ struct ReductionScratch {
                                                  const Tensor& input,
                                                  const InlineVector<uint8_t, kDimsMax>& is_reduced,
                                                  int64_t accumulator_bytes);
+
+// Softmax's backward pass multiplies the gradient that arrives by what was kept, into a block of
+// its own, before it reduces; log_softmax's does not. ATen/native/cuda/SoftMax.cu,
+// softmax_backward_cuda_out. Of a CPU 0.
+[[nodiscard]] inline int64_t softmax_product_bytes(const Environment& environment,
+                                                   int64_t gradient_bytes) {
+  return environment.compute_capability > 0 ? gradient_bytes : 0;
+}
 
 }  // namespace headroom::op

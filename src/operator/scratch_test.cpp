@@ -155,5 +155,24 @@ TEST(Scratch, EachThreadMakesItsWorkspaceOnce) {
   EXPECT_EQ(sink.live, 2000);
 }
 
+// SoftMax.cu: softmax's gradient is multiplied into a block of its own, log_softmax's is not.
+TEST(Scratch, SoftmaxBackwardHoldsAProductOnADevice) {
+  const auto above = [](const Environment& environment, bool is_log) {
+    CountingSink sink;
+    Eager eager(sink, environment);
+    const Tensor scores = eager.empty({4, 512, 512}, DType::f32);
+    scores->requires_grad = true;
+    const Tensor out = is_log ? log_softmax(eager, scores, -1) : softmax(eager, scores, -1);
+    Grads grads{eager.empty(out.sizes(), out.dtype())};
+    Grads results(1);
+    out->grad_fn->apply(eager, *out->grad_fn, grads, results);
+    return sink.peak - sink.live;
+  };
+  constexpr Environment kCpu{.compute_capability = 0, .kernel_scratch = true, .blas = {}};
+  EXPECT_EQ(above(kHopper, false), int64_t{4} * 512 * 512 * 4);
+  EXPECT_EQ(above(kHopper, true), 0);
+  EXPECT_EQ(above(kCpu, false), 0);
+}
+
 }  // namespace
 }  // namespace headroom::op

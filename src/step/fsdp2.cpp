@@ -151,9 +151,14 @@ class Fsdp2 final : public ShardedMethod {
   }
 
  private:
-  // All that was reduced is there, and nothing waits for a backward pass.
+  // All that was reduced is there, and nothing waits for a backward pass. Another chunk may be
+  // being gathered meanwhile.
   void settle() {
-    recorder_.await_all();
+    if (roots_.size() == 1) {
+      recorder_.await_all();
+    } else if (current_->reduced) {
+      recorder_.await(current_->reduction);
+    }
     current_->order.clear();
     std::erase_if(watches_,
                   [&](const auto& watch) { return watch.second.units.front()->root == current_; });

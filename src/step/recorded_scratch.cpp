@@ -64,6 +64,11 @@ RecordedScratch of_norm(const Environment& environment, std::span<const Tensor> 
   return scratch;
 }
 
+RecordedScratch of_softmax(const Environment& environment, std::span<const Tensor> outputs) {
+  if (outputs.empty() || !outputs[0]) return {};
+  return {{}, {}, {op::softmax_product_bytes(environment, outputs[0].bytes())}};
+}
+
 // bias [columns], and the product [rows, columns] whose gradient is summed over its rows.
 RecordedScratch of_bias(const Environment& environment, std::span<const Tensor> inputs,
                         std::span<const Tensor> outputs) {
@@ -91,6 +96,8 @@ RecordedScratch backward_scratch(const Environment& environment, const model::Op
     case op::OpKind::layer_norm:
     case op::OpKind::rms_norm:
       return of_norm(environment, inputs);
+    case op::OpKind::softmax:
+      return of_softmax(environment, outputs);
     case op::OpKind::addmm:
       return of_bias(environment, inputs, outputs);
     default:

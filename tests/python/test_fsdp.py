@@ -67,8 +67,9 @@ CASES["2-1f1b-reduced-in-float32"] = {**CASES["2-1f1b-stage1"], "fsdp_compute": 
 # Several chunks a rank, which the schedule gathers, lets go of and reduces one by one: all of two, three of five at a time.
 CASES |= {f"2-interleaved-{chunks}-stage{stage}": {**CASES["2-1f1b-stage0"], "stage": stage, "chunks": chunks, "layers": layers}
           for chunks, layers in ((2, 6), (5, 10)) for stage in (0, 1)}
-CASES |= {f"2-zero-bubble-{chunks}-stage{stage}": {**CASES[f"2-interleaved-{chunks if chunks > 1 else 2}-stage{stage}"], "schedule": "zero-bubble",
-                                                   "chunks": chunks} for chunks in (1, 2, 5) for stage in (0, 1)}
+CASES |= {f"2-zero-bubble-{chunks}-stage{stage}": {
+    **CASES[f"2-interleaved-{max(2, chunks)}-stage{stage}"], "schedule": "zero-bubble", "chunks": chunks}
+          for chunks in (1, 2, 5) for stage in (0, 1)}
 CASES["2-interleaved-lora"] = {**CASES["2-interleaved-2-stage1"], "lora_rank": 4, "lora_targets": ["q_proj", "v_proj"]}
 CASES["2-interleaved-non_reentrant"] = {**CASES["2-interleaved-2-stage0"], "checkpointing": "non_reentrant"}
 CASES["2-interleaved-reduced-in-float32"] = {**CASES["2-interleaved-5-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}

@@ -28,6 +28,11 @@ FitAnswer answer_of(const FitQuestion& question) {
   return answered ? std::move(*answered) : FitAnswer{};
 }
 
+bool has_note(const FitAnswer& answer, const std::string& words) {
+  return std::ranges::any_of(
+      answer.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
 std::string refusal_of(const FitQuestion& question) {
   const auto answered = answer(question);
   return answered ? "" : answered.error().to_string();
@@ -147,6 +152,38 @@ TEST(PipelineScenario, TwoStagesOfQloraHoldTheWholeModelAndTheSharedWeightAgain)
   const int64_t more = 2 * between_steps("qlora,pp:2") - between_steps("qlora");
   EXPECT_GE(more, kShared);
   EXPECT_LE(more, kShared + kWorkspaceAndBuffers);
+  EXPECT_TRUE(has_note(answer_of(question_of("qlora,pp:2")), "no run of both"));
+}
+
+TEST(PipelineScenario, ChunksMayBeShared) {
+  const auto peak = [](const std::string& method, const std::string& schedule) {
+    const FitAnswer answered = answer_of(question_of(method, schedule));
+    EXPECT_TRUE(answered.time.has_value()) << method << schedule;
+    return answered.memory.peak_allocated.count;
+  };
+  for (const char* schedule : {"1f1b", "zero-bubble"}) {
+    EXPECT_LT(peak("fsdp2:4,pp:2,vpp:2", schedule), peak("pp:2,vpp:2", schedule));
+  }
+  EXPECT_LT(peak("fsdp2:4,pp:4", "zero-bubble"), peak("pp:4", "zero-bubble"));
+}
+
+TEST(PipelineScenario, OutputsOfSeveralChunksMayBeKept) {
+  for (const char* method : {"pp:2,vpp:2", "fsdp2:2,pp:2,vpp:4"}) {
+    FitQuestion question = question_of(method, "1f1b", "4");
+    ASSERT_TRUE(question.set("keep-outputs", "true"));
+    const int64_t kept = answer_of(question).memory.peak_allocated.count;
+    EXPECT_GT(kept, answer_of(question_of(method, "1f1b", "4")).memory.peak_allocated.count);
+  }
+}
+
+TEST(PipelineScenario, WhatIsNotKnownOfChunksIsSaid) {
+  const FitAnswer many = answer_of(question_of("fsdp2:2,pp:2,vpp:4", "1f1b", "16"));
+  EXPECT_FALSE(many.time.has_value());
+  EXPECT_TRUE(has_note(many, "of stage 0, its micro-batches are not alike"));
+  FitQuestion older = question_of("fsdp2:2,pp:2,vpp:2");
+  EXPECT_FALSE(has_note(answer_of(older), "earlier ones were not read"));
+  ASSERT_TRUE(older.set("torch", "2.6"));
+  EXPECT_TRUE(has_note(answer_of(older), "earlier ones were not read"));
 }
 
 // test_fsdp holds the order of gathers against PyTorch's.

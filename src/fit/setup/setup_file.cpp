@@ -101,13 +101,13 @@ std::string_view word_of(Tuning tuning) {
   return tuning == Tuning::full ? "full" : tuning == Tuning::lora ? "lora" : "qlora";
 }
 
-// "lora,fsdp2:8,replicate:2"
 std::string_view schedule_word(engines::StageSchedule schedule) {
   return schedule == engines::StageSchedule::gpipe         ? "gpipe"
          : schedule == engines::StageSchedule::zero_bubble ? "zero-bubble"
                                                            : "1f1b";
 }
 
+// "lora,fsdp2:8,replicate:2"
 Result<std::string> method_words(const TrainingSetup& setup, const std::string& file,
                                  std::string_view method) {
   std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
@@ -275,8 +275,9 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   }
   if (setup.reshards == false) flags.emplace_back("reshard-after-forward", "false");
   if (setup.tensor_ranks > 1) flags.emplace_back("sequence-parallel", "true");
-  if (setup.stages > 1)
+  if (setup.stages > 1) {
     flags.emplace_back("pipeline-schedule", std::string(schedule_word(setup.schedule)));
+  }
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
   if (setup.compiles_layers || setup.compiles_loss) {
     flags.emplace_back("compile", compile_word({setup.compiles_layers.value_or(false),
@@ -420,9 +421,11 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
                  "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
   }
   if (kind == "torchtitan") {
-    return Error{ErrorCode::usage, "torchtitan says no such setting", flag,
-                 "--method fsdp2:N, with cp:M, with tp:M and --sequence-parallel true, with pp:M; "
-                 "--checkpointing none, full or selective-every-2; bf16 or fp32"};
+    return Error{
+        ErrorCode::usage, "torchtitan says no such setting", flag,
+        "--method fsdp2:N, with cp:M, with tp:M and --sequence-parallel true, with pp:M (1f1b, "
+        "gpipe) or pp:M,vpp:2 (1f1b, zero-bubble); "
+        "--checkpointing none, full or selective-every-2; bf16 or fp32"};
   }
   if (question.stages > 1) {
     return Error{

@@ -89,9 +89,8 @@ bool torchtitan_can_say(const FitQuestion& q) {
                        (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
   const CheckpointingKind kind = q.checkpointing.kind;
   const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
-  // Of more chunks it wants to know how many layers they have; of one, zero bubble is not its.
-  const bool splits = q.schedule == step::PipelineSchedule::zero_bubble;
-  const bool has_its_stages = q.stage_chunks == 2 || (q.stage_chunks == 1 && !splits);
+  const bool has_its_stages =
+      q.stages == 1 || engines::has_torchtitan_schedule(schedule_of(q.schedule), q.stage_chunks);
   return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
          has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) && !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||

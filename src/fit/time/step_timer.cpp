@@ -193,10 +193,12 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
 
 // All of a step's are in its trace, and a micro-batch's passes far apart in it.
 Result<double> StepTimer::one_more(const Scenario& scenario, const step::StepTrace& trace) const {
-  HEADROOM_ASSIGN(const step::StepTrace longer, step_of(scenario, scenario.train.accumulation + 1));
+  const int64_t group = micro_batches_of_a_group(scenario);
+  HEADROOM_ASSIGN(const step::StepTrace longer,
+                  step_of(scenario, scenario.train.accumulation + group));
   HEADROOM_ASSIGN(const timing::StepTime more, priced(scenario, longer, {}));
   HEADROOM_ASSIGN(const timing::StepTime less, priced(scenario, trace, {}));
-  return more.seconds - less.seconds;
+  return (more.seconds - less.seconds) / static_cast<double>(group);
 }
 
 // Of a step that goes through the whole warm-up, where the trace may have too few micro-batches.
