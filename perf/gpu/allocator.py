@@ -26,6 +26,9 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import ranks_memory  # noqa: E402
+
 REPO = Path(__file__).resolve().parents[2]
 
 # Iterations before the peaks are taken anew: the plan is made in these.
@@ -95,7 +98,7 @@ def length_of(cell, step):
     return (cell.seq, cell.seq // 2, cell.seq * 3 // 4)[step % 3]
 
 
-def as_one_of(torch, device, ranks):
+def as_one_of(device, ranks):
     """A group of so many ranks in which all others are taken to hold what this one does: what it gathers is its own
     share over and over, what it reduces its own part. So every buffer, stream and copy of fully_shard is there, and
     every value is the same in every run."""
@@ -111,16 +114,6 @@ def as_one_of(torch, device, ranks):
 
     dist.all_gather_into_tensor, dist.reduce_scatter_tensor = all_gather, reduce_scatter
     return dist.device_mesh.init_device_mesh(device, (ranks,))
-
-
-def shard(torch, model, device):
-    from torch.distributed.fsdp import fully_shard
-    mesh = as_one_of(torch, device, RANKS)
-    names = set(model._no_split_modules)
-    for module in list(model.modules()):
-        if type(module).__name__ in names:
-            fully_shard(module, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
 
 
 def peaks(torch, cuda):
@@ -143,7 +136,7 @@ class Training:
         if cell.pattern == "recompute":
             self.model.gradient_checkpointing_enable()
         if cell.pattern == "zero":
-            shard(torch, self.model, device)
+            ranks_memory.fully_sharded(self.model, as_one_of(device, RANKS))
             if device == "cuda":
                 torch.cuda.empty_cache()  # of the whole model, which a rank never has
         self.model.train()

@@ -1,7 +1,7 @@
 """Masks of shifted windows on the model's device and of its type, for `headroom bench nongemm`.
 
 MaskFormer's Swin of transformers 5.17 makes them on the host in fp32, whatever its weights are: half precision refuses to
-multiply with what comes of it, and a CUDA graph to be captured. Later ones (seen: 5.23) make them as here, operator by operator.
+multiply with what comes of it, and a CUDA graph to be captured. Later ones (seen: 5.23) make them on the device.
 """
 
 import inspect
@@ -20,19 +20,19 @@ def mend(module):
 
 
 def mask_of(layer, input_resolution):
-    """Cells of one window that only the shift made neighbours do not see each other."""
+    """[windows, places, places]: 0 where two places of a window see each other, which they do along both sides or not."""
     if layer.shift_size <= 0:
         return None
     weight, side = layer.layernorm_before.weight, layer.window_size
-    height, width = input_resolution
-    rows, columns = (region_of(count, layer, weight.device) for count in input_resolution)
-    image = (rows[:, None] * 3 + columns).to(weight.dtype)
-    windows = image.view(height // side, side, width // side, side).transpose(1, 2).reshape(-1, side * side)
-    mask = windows.unsqueeze(1) - windows.unsqueeze(2)
-    return mask.masked_fill(mask != 0, FAR).masked_fill(mask == 0, 0.0)
+    down, along = (neighbours(size // side, layer, weight.device) for size in input_resolution)
+    # [rows of windows, columns of windows, row, column, the other's row, the other's column]
+    sees = down[:, None, :, None, :, None] & along[None, :, None, :, None, :]
+    return FAR * sees.logical_not().to(weight.dtype).reshape(-1, side * side, side * side)
 
 
-def region_of(count, layer, device):
-    """Of each place along a side: before the last window, before what was shifted in, or within that."""
-    place = torch.arange(count, device=device)
-    return (place >= count - layer.window_size).long() + (place >= count - layer.shift_size).long()
+def neighbours(windows, layer, device):
+    """[windows, side, side] of one direction. The shift brings what was at the other end into the last window's end alone."""
+    place = torch.arange(layer.window_size, device=device)
+    is_own = place < layer.window_size - layer.shift_size
+    is_split = torch.arange(windows, device=device) == windows - 1
+    return (is_own[:, None] == is_own) | ~is_split[:, None, None]

@@ -146,8 +146,7 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
         "third each: a third of 1F1B's waiting is left");
   }
   const bool gathers_chunks =
-      question.division == Division::fsdp2 &&
-      (question.stage_chunks > 1 || question.schedule == step::PipelineSchedule::zero_bubble);
+      question.division == Division::fsdp2 && !scenario.train.pipeline.is_single();
   constexpr op::Version kChunksAreKnown{2, 11};
   if (gathers_chunks && scenario.train.environment.torch < kChunksAreKnown) {
     answer.notes.emplace_back(
@@ -181,35 +180,29 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   }
 }
 
+// Nothing, and a note says why, where a stage has none.
+void add_time_of_stages(const Scenario& scenario, FitAnswer& answer) {
+  answer.time = pipeline_time(answer.stages, scenario.train.pipeline);
+  const auto untimed = std::ranges::find_if(
+      answer.stages, [](const StageFigures& stage) { return !stage.time.has_value(); });
+  if (untimed == answer.stages.end()) return;
+  answer.notes.push_back("no step time: of stage " + std::to_string(untimed->stage) + ", " +
+                         untimed->untimed);
+}
+
 // A device whose figures are not all known has no time; where machines are said wrongly, that is an
 // error.
 Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
                       const StepTimer& timer, FitAnswer& answer) {
   HEADROOM_TRY(cluster_of(scenario.question, devices_of(scenario.question)));
-  const auto& megatron = scenario.question.megatron;
-  // Stages have been timed, this one among them.
-  const bool is_timed =
-      !answer.stages.empty() &&
-      answer.stages[static_cast<size_t>(scenario.train.pipeline.stage)].time.has_value();
-  if (!is_timed) {
-    auto time = timer.time_of(scenario, trace);
-    if (!time) {
-      answer.notes.push_back("no step time: " + time.error().message);
-      return {};
-    }
-    answer.time = std::move(*time);
-  }
   if (!answer.stages.empty()) {
-    answer.time = pipeline_time(answer.stages, scenario.train.pipeline);
-    const auto untimed = std::ranges::find_if(
-        answer.stages, [](const StageFigures& stage) { return !stage.time.has_value(); });
-    if (untimed != answer.stages.end()) {
-      answer.notes.push_back("no step time: of stage " + std::to_string(untimed->stage) + ", " +
-                             untimed->untimed);
-    }
+    add_time_of_stages(scenario, answer);
+  } else if (auto time = timer.time_of(scenario, trace)) {
+    answer.time = std::move(*time);
+  } else {
+    answer.notes.push_back("no step time: " + time.error().message);
   }
-  if (!megatron || !answer.time) return {};
-  answer.notes.emplace_back(kMegatronTimes);
+  if (scenario.question.megatron && answer.time) answer.notes.emplace_back(kMegatronTimes);
   return {};
 }
 

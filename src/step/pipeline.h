@@ -44,6 +44,11 @@ struct Pipeline {
   // What comes from the neighbours is received while something else runs (overlap_p2p_comm), which
   // Megatron-LM does with several chunks alone.
   [[nodiscard]] bool receives_ahead() const { return chunks > 1; }
+  // GPipe and 1F1B of one chunk, for which PyTorch has loops (PipelineScheduleSingle); of all
+  // others it has lists of actions, and runs micro-batches in rounds.
+  [[nodiscard]] bool is_single() const {
+    return chunks == 1 && schedule != PipelineSchedule::zero_bubble;
+  }
   // Whether a micro-batch may wait for its backward pass while others run.
   [[nodiscard]] bool holds_micro_batches() const { return chunks > 1 || stage + 1 < stages; }
   bool operator==(const Pipeline&) const = default;

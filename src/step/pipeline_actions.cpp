@@ -16,10 +16,6 @@ bool contains(const std::vector<uint32_t>& chunks, uint32_t chunk) {
   return std::ranges::find(chunks, chunk) != chunks.end();
 }
 
-bool gathers_by_actions(const Pipeline& pipeline) {
-  return pipeline.chunks > 1 || pipeline.schedule == PipelineSchedule::zero_bubble;
-}
-
 // In the order in which they come.
 std::vector<uint32_t> next_chunks(std::span<const PipelinePass> passes, size_t chunks) {
   std::vector<uint32_t> next;
@@ -81,7 +77,7 @@ class Actions {
 }  // namespace
 
 std::vector<PipelineAction> actions_of(const Pipeline& pipeline, int64_t micro_batches) {
-  if (gathers_by_actions(pipeline)) return Actions(pipeline, micro_batches).all();
+  if (!pipeline.is_single()) return Actions(pipeline, micro_batches).all();
   std::vector<PipelineAction> actions;
   for (const PipelinePass& pass : passes_of(pipeline, micro_batches)) {
     actions.push_back({Kind::pass, static_cast<uint32_t>(pass.chunk), pass});

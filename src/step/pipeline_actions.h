@@ -1,6 +1,5 @@
 // What a rank does in a step beside its passes where PyTorch's schedules gather and let go of whole
-// chunks that fully_shard divides: those of several chunks, or of a split backward pass
-// (_PipelineScheduleRuntime). GPipe and 1F1B of one chunk have passes alone.
+// chunks that fully_shard divides (_PipelineScheduleRuntime). Single ones have passes alone.
 //
 // Before each pass the next chunks that there will be passes of, three at the most, begin to be
 // gathered, and any other is let go of; a chunk's gradients are reduced right behind the last pass

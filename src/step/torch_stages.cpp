@@ -34,11 +34,6 @@ TorchStages::TorchStages(op::Eager& eager, Recorder& recorder, Interpreter& inte
   }
 }
 
-bool TorchStages::is_single() const {
-  const Pipeline& pipeline = options_.pipeline;
-  return pipeline.chunks == 1 && pipeline.schedule != PipelineSchedule::zero_bubble;
-}
-
 bool TorchStages::run_step(int step, Frame& frame) {
   begin_step(step);
   for (const PipelineAction& action : actions_of(options_.pipeline, options_.micro_batches)) {
@@ -155,7 +150,7 @@ void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
     if (input.requires_grad) held.input = frame[input.value];
     frame[input.value] = Tensor();
   }
-  if (is_single()) last_output_ = held.output;
+  if (options_.pipeline.is_single()) last_output_ = held.output;
   if (is_sent_in_warmup(stage)) sent_in_warmup_ = eager_.detach(held.output);
 }
 
@@ -165,12 +160,13 @@ bool TorchStages::is_sent_in_warmup(const Stage& stage) const {
 }
 
 bool TorchStages::waits_for_each() const {
-  return is_single() && options_.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
+  return options_.pipeline.is_single() &&
+         options_.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
 }
 
 void TorchStages::send(const Tensor& tensor, Tensor& latest) {
   const uint32_t sent = recorder_.send_to_stage(tensor.bytes());
-  if (is_single()) recorder_.await(sent);
+  if (options_.pipeline.is_single()) recorder_.await(sent);
   if (waits_for_each()) {
     latest = tensor;
   } else {
@@ -235,7 +231,8 @@ void TorchStages::end_step(Frame& frame) {
   sent_.clear();
   sent_forward_ = sent_gradient_ = sent_in_warmup_ = last_output_ = Tensor();
   losses_.clear();
-  if (options_.parallel != nullptr && is_single()) options_.parallel->end_passes();
+  if (options_.parallel != nullptr && options_.pipeline.is_single())
+    options_.parallel->end_passes();
   for (const Stage& stage : stages_) {
     for (const model::ValueId id : stage.parameters) {
       const Tensor& gradient = frame[id]->grad;

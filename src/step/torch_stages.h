@@ -93,8 +93,6 @@ class TorchStages {
   void send(const op::Tensor& tensor, op::Tensor& latest);
   void end_step(Frame& frame);
   [[nodiscard]] op::Tensor seed_of(const Stage& stage, size_t micro_batch, const op::Tensor& root);
-  // GPipe and 1F1B of one chunk are loops of their own (PipelineScheduleSingle).
-  [[nodiscard]] bool is_single() const;
   // 1F1B, which has one request each way at a time.
   [[nodiscard]] bool waits_for_each() const;
   // 1F1B sends what the warm-up makes at once but for its last, and has the request until it is

@@ -184,9 +184,11 @@ def test_masks_of_an_older_maskformer_are_those_of_a_later_one():
 
     layer = Layer()
     nongemm_masks.mend(layer)
-    mask = layer.get_attn_mask((8, 12))
-    theirs = modeling_maskformer_swin.MaskFormerSwinLayer.get_attn_mask(layer, (8, 12))
-    assert mask.dtype == torch.bfloat16 and mask.unique().tolist() == [-100, 0]
-    assert torch.equal(mask, theirs.to(torch.bfloat16))
+    for layer.shift_size in (1, 2, 3):
+        for size in ((8, 12), (4, 16), (4, 4)):
+            mask = layer.get_attn_mask(size)
+            theirs = modeling_maskformer_swin.MaskFormerSwinLayer.get_attn_mask(layer, size)
+            assert mask.dtype == torch.bfloat16 and mask.unique().tolist() == [-100, 0]
+            assert torch.equal(mask, theirs.to(torch.bfloat16))
     layer.shift_size = 0
     assert layer.get_attn_mask((8, 12)) is None

@@ -1,8 +1,9 @@
 """What was measured beside what had been predicted, by method, from the files beside it.
 
     python3 tables_methods.py > tables_methods.md
+    python3 predict.py HEADROOM > now.csv && python3 tables_methods.py now.csv      what today's program says
 
-Reads predictions.csv (written before) and methods-look.csv, methods-aside.csv (measured_look.csv and measured_aside.csv of
+Reads predictions.csv (written before) or what is named, and methods-look.csv, methods-aside.csv (measured_look.csv and measured_aside.csv of
 perf/gpu/methods_memory.py). Errors are percent of what was measured. Rows that failed are listed with their reason.
 """
 
@@ -89,7 +90,7 @@ def failed(pairs_by_half):
 
 
 def main():
-    predictions = {row["id"]: row for row in rows_of("predictions.csv")}
+    predictions = {row["id"]: row for row in rows_of(Path(sys.argv[1]).resolve() if sys.argv[1:] else "predictions.csv")}
     pairs_by_half = {half: list(joined(f"methods-{half}.csv", predictions)) for half in ("look", "aside")}
     summary(pairs_by_half)
     every(pairs_by_half)

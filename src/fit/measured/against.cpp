@@ -12,6 +12,7 @@
 #include "fit/megatron/row.h"
 #include "fit/prediction.h"
 #include "fit/scenario/scenario.h"
+#include "fit/stages.h"
 #include "fit/time/step_timer.h"
 #include "step/operator_bench.h"
 #include "text/gzip.h"
@@ -73,9 +74,19 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
   return asked;
 }
 
-// The prediction, and the step's time where the row has one to hold it against.
+// The prediction, and the step's time where the row has one to hold it against. Of PyTorch's
+// pipelines a row is of the fullest stage, as of several GPUs people tell the most; of
+// Megatron-LM's it says which.
 Result<void> predict_step(const Scenario& scenario, bool wants_time, const StepTimer& timer,
                           AskedRow& asked) {
+  if (scenario.question.stages > 1) {
+    HEADROOM_ASSIGN(const Varied fullest, vary_fullest(scenario, scenario.question));
+    asked.prediction = fullest.prediction;
+    if (wants_time) {
+      asked.time = Error{ErrorCode::bad_input, "no time is held against a pipeline's", "", ""};
+    }
+    return {};
+  }
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   asked.prediction = detail.prediction;
   if (!wants_time) return {};

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "device/catalogue.h"
 #include "fit/fit.h"
+#include "fit/measured/measured_row.h"
 #include "text/json.h"
 #include "timing/calibration.h"
 
@@ -91,6 +92,25 @@ TEST(Against, ACalibrationThatHoldsNothingIsRefused) {
   const auto answer = answer_against(question);
   ASSERT_FALSE(answer);
   EXPECT_NE(answer.error().message.find("corrects nothing"), std::string::npos);
+}
+
+// Of several GPUs people tell the most: of these stages the second holds more than the first.
+TEST(Against, ARunInStagesIsHeldAgainstTheFullest) {
+  const std::string table =
+      "framework,parallelism,model,method,weights_dtype,mixed_precision,optimizer,micro_batch,"
+      "seq_len,act_ckpt,attention,gpu,n_gpus,metric,value_bytes\n"
+      "torchtitan FSDP2 eager,FSDP2 PP2 Interleaved 1F1B,Llama 3.1 8B,pre-training,fp32 sharded "
+      "params,FSDP2,AdamW,4,2048,full,SDPA flash,H100 96GB,4,max reserved,1000\n";
+  const AgainstRow row = answered(table);
+  ASSERT_TRUE(row.supported) << row.reason;
+  auto question = question_of(text::read_csv(table, "rows.csv").value(), 0);
+  ASSERT_TRUE(question) << question.error().to_string();
+  question->device = "h100-sxm-96gb";
+  const auto told = answer(*question);
+  ASSERT_TRUE(told) << told.error().to_string();
+  ASSERT_EQ(told->stages.size(), 2U);
+  EXPECT_GT(told->stages[1].peak_allocated, told->stages[0].peak_allocated);
+  EXPECT_EQ(*row.predicted, told->memory.peak_reserved);
 }
 
 // One rank's layers do not tell what the step of all stages takes.

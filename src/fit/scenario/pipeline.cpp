@@ -15,9 +15,11 @@ bool returns_outputs(const FitQuestion& q) {
   return q.keep_outputs && q.given.contains("keep-outputs");
 }
 
-// Several chunks, or a split backward pass, run in rounds of micro-batches.
-bool runs_in_rounds(const FitQuestion& q) {
-  return q.stage_chunks > 1 || q.schedule == step::PipelineSchedule::zero_bubble;
+bool is_single(const FitQuestion& q) {
+  step::Pipeline pipeline;
+  pipeline.chunks = q.stage_chunks;
+  pipeline.schedule = q.schedule;
+  return pipeline.is_single();
 }
 
 // schedules.py: as many rounds as the stages go into the micro-batches, at least one.
@@ -46,7 +48,7 @@ Result<void> check_micro_batches(const FitQuestion& q) {
                              " is modelled up to " + words(most) + " micro-batches",
                          "a larger --batch");
   }
-  const bool is_plain = !runs_in_rounds(q);
+  const bool is_plain = is_single(q);
   if (is_plain && q.schedule != step::PipelineSchedule::gpipe && q.grad_accum < q.stages) {
     return contradiction("grad-accum",
                          "1F1B runs at least as many micro-batches as there are stages",
