@@ -10,20 +10,25 @@ namespace headroom::op {
 
 namespace {
 
-constexpr int64_t kBlock = 64;  // weights that share an absolute maximum
+constexpr int64_t kBlock = 64;  // weights that share an absolute maximum, a float32
 
 int64_t packed_bytes(const QuantizedLinear& q) {
   return q.format == QuantizedFormat::int8 ? q.in * q.out : q.in * q.out / 2;
 }
 
-// dequantize_4bit: where the maxima are quantized themselves, they are unpacked first.
+// dequantize_4bit: where the maxima are quantized themselves, they are unpacked first, and their
+// offset added in place.
 Tensor unpacked_nf4(Eager& e, const QuantizedLinear& q) {
+  const int64_t blocks = (q.in * q.out + kBlock - 1) / kBlock;
+  const int64_t maxima_bytes = blocks * op::element_size(DType::f32);
   Tensor maxima;
   if (q.format == QuantizedFormat::nf4_double) {
-    maxima = e.empty({(q.in * q.out + kBlock - 1) / kBlock}, DType::f32);
+    maxima = e.empty({blocks}, DType::f32);
+    e.kernel(OpKind::dequantize, 0, blocks, maxima_bytes);
+    e.kernel(OpKind::add, 0, maxima_bytes, maxima_bytes);
   }
   Tensor weight = e.empty({q.out, q.in}, q.unpacked);
-  e.kernel(OpKind::dequantize, 0, packed_bytes(q), weight.bytes());
+  e.kernel(OpKind::dequantize, 0, packed_bytes(q) + maxima_bytes, weight.bytes());
   return weight;
 }
 
@@ -36,8 +41,9 @@ Tensor unpacked_gptq(Eager& e, const QuantizedLinear& q) {
 // Scaled in place after the copy; the scales' own product is a row of float32.
 Tensor unpacked_int8(Eager& e, const QuantizedLinear& q, DType dtype) {
   Tensor weight = e.empty({q.out, q.in}, dtype);
+  e.kernel(OpKind::cast, 0, packed_bytes(q), weight.bytes());
   const Tensor scales = e.empty({q.out, 1}, DType::f32);
-  e.kernel(OpKind::dequantize, 0, packed_bytes(q), weight.bytes());
+  e.kernel(OpKind::mul, 0, weight.bytes(), weight.bytes());
   return weight;
 }
 

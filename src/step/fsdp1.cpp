@@ -82,7 +82,8 @@ class Fsdp1 final : public ShardedMethod {
   [[nodiscard]] bool is_steady_at_once() const override { return false; }
 
   // Unit by unit: its parameters come to the device, become one, and the rank keeps its share.
-  std::vector<OptimizedParameter> construct(Frame&, std::vector<OptimizedParameter>) override {
+  std::vector<OptimizedParameter> construct(Frame& frame,
+                                            std::vector<OptimizedParameter>) override {
     std::vector<OptimizedParameter> all;
     for (const auto& unit : units_) {
       if (unit->places.empty()) continue;
@@ -103,6 +104,7 @@ class Fsdp1 final : public ShardedMethod {
       make_optimized(*unit);
       all.insert(all.end(), unit->optimized.begin(), unit->optimized.end());
     }
+    if (options_.wrap.ignores_adapters) construct_ignored(frame, all);
     return all;
   }
 
@@ -127,6 +129,10 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   void accumulated(const Tensor& leaf) override {
+    if (std::ranges::find(ignored_, leaf) != ignored_.end()) {
+      const int64_t bytes = leaf->grad.bytes();
+      return recorder_.run_collective(op::OpKind::all_reduce, bytes, bytes);
+    }
     for (const auto& unit : units_) {
       if (unit->whole.get() == leaf.get()) return post_backward(*unit);
     }
@@ -142,6 +148,19 @@ class Fsdp1 final : public ShardedMethod {
   }
 
  private:
+  void construct_ignored(Frame& frame, std::vector<OptimizedParameter>& all) {
+    recorder_.set_category(Category::parameter);
+    for (const Parameter& parameter : graph_.parameters) {
+      if (!parameter.adapter) continue;
+      Tensor whole = eager_.empty(parameter.shape, type_of(parameter));
+      whole->is_parameter = true;
+      whole->requires_grad = parameter.trainable;
+      if (parameter.trainable) all.push_back(optimized_parameter(whole, parameter));
+      ignored_.push_back(whole);
+      frame[parameter.value] = std::move(whole);
+    }
+  }
+
   void finish(Unit& unit) {
     if (unit.places.empty()) return;
     reshard(unit, true);
@@ -280,6 +299,7 @@ class Fsdp1 final : public ShardedMethod {
       eager_.release_storage(unit.whole);
       unit.is_gathered = false;
       ++let_go_;
+      recorder_.let_go_of_unit();
     }
     unit.is_prefetched = false;
   }
@@ -402,9 +422,10 @@ class Fsdp1 final : public ShardedMethod {
   }
 
   std::vector<std::unique_ptr<Unit>> units_;
-  size_t let_go_ = 0;       // units, whose events the host has not waited for
-  bool reduces_ = true;     // gradients, in this micro-batch's backward
-  Frame* frame_ = nullptr;  // of the forward pass that runs or ran last
+  size_t let_go_ = 0;            // units, whose events the host has not waited for
+  bool reduces_ = true;          // gradients, in this micro-batch's backward
+  std::vector<Tensor> ignored_;  // adapters that are in no unit
+  Frame* frame_ = nullptr;       // of the forward pass that runs or ran last
   std::vector<Unit*> order_;
   std::unordered_map<const op::Node*, Watch> watches_;
 };

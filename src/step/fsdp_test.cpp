@@ -7,6 +7,7 @@
 
 #include "step/tiny_llama.h"
 #include "step/train_step.h"
+#include "step/transform/lora.h"
 
 namespace headroom::step {
 namespace {
@@ -74,6 +75,27 @@ TEST_P(Fsdp, ARankKeepsItsShareOfParametersAndStates) {
     EXPECT_LT(left[Category::optimizer_state] + left[Category::lm_head_state], 2 * share + 4096)
         << ranks;
   }
+}
+
+// ignored_modules: whole on each rank, in no unit, and averaged one by one.
+TEST(Fsdp1, IgnoredAdaptersAreWholeAndAveragedOneByOne) {
+  LoraOptions lora;
+  lora.targets = {"q_proj", "v_proj"};
+  lora.require_input_gradients = true;
+  const model::Graph graph = apply_lora(llama(), lora).value();
+  TrainOptions options = options_of(4);
+  auto& wrap = std::get<FsdpOptions>(options.parallel).wrap;
+  wrap.adapters = true;
+  const auto count = [&](op::OpKind kind) {
+    const StepTrace trace = trace_training(graph, options).value();
+    return std::ranges::count(trace.calls, kind, &OperatorCall::kind);
+  };
+  const auto gathers = count(op::OpKind::all_gather);
+  EXPECT_EQ(count(op::OpKind::all_reduce), 0);
+  wrap = {.ignores_adapters = true};
+  constexpr int64_t kAdapters = 2 * 2 * kLayers;
+  EXPECT_LE(count(op::OpKind::all_gather), gathers - 2 * 2 * kAdapters);  // in each of two steps
+  EXPECT_EQ(count(op::OpKind::all_reduce), 2 * kAdapters);
 }
 
 // CPUOffload: shares are the host's, and what is gathered is as ever.

@@ -19,6 +19,14 @@ bool is_factored(const Slot& slot) { return slot.tensor().rank() >= 2; }
 // A norm over everything, read by the host and dropped.
 void read_norm(Eager& e, const Tensor& tensor) { op::sum(e, tensor, {}, false); }
 
+// The estimate times the gradient, over its norm, times the rate; and what that adds to the
+// parameter.
+Traffic scaled_traffic(const Slot& slot) {
+  const int64_t gradient = slot.grad().bytes();
+  const int64_t parameter = slot.tensor().bytes();
+  return {5 * gradient + parameter, 3 * gradient + parameter};
+}
+
 class TorchAdafactor : public Optimizer {
  public:
   TorchAdafactor(const OptimizerOptions& options, const std::vector<OptimizedParameter>& parameters)
@@ -97,7 +105,7 @@ class TorchAdafactor : public Optimizer {
 
   static void finish(Eager& e, const SlotList& list, const std::vector<Tensor>& updates) {
     for (const Tensor& update : updates) read_norm(e, update);
-    for (const Slot* slot : list) update_kernel(e, slot->tensor(), 3);
+    for (const Slot* slot : list) update_kernel(e, slot->tensor(), scaled_traffic(*slot));
   }
 
   // Names of one round live until the next one takes them; `update` and the estimate are one
@@ -120,7 +128,7 @@ class TorchAdafactor : public Optimizer {
         update = op::clone(e, slot->states[0]);
       }
       read_norm(e, update);
-      update_kernel(e, slot->tensor(), 3);
+      update_kernel(e, slot->tensor(), scaled_traffic(*slot));
     }
   }
 
@@ -192,7 +200,7 @@ class HuggingFaceAdafactor : public Optimizer {
     }
     read_norm(e, round.update);
     op::neg(e, round.update);
-    update_kernel(e, slot.tensor(), 3);
+    update_kernel(e, slot.tensor(), scaled_traffic(slot));
   }
 
   OptimizerOptions options_;

@@ -25,7 +25,7 @@ class Adam : public Optimizer {
         if (options_.implementation == OptimizerImplementation::foreach) {
           update_foreach(e, list);
         } else {
-          for (const Slot* slot : list) update_kernel(e, slot->tensor(), 4);
+          for (const Slot* slot : list) update_kernel(e, slot->tensor(), fused_traffic(*slot));
         }
       }
     }
@@ -52,11 +52,38 @@ class Adam : public Optimizer {
     return options_.weight_decay && options_.kind == OptimizerKind::adam;
   }
 
+  // Decay, then lerp_ of the first moment, mul_ and addcmul_ of the second, whose gradient comes
+  // twice, from the cache; with AMSGrad maximum_ of the third.
+  [[nodiscard]] Traffic moments_traffic(const Slot& slot) const {
+    const int64_t gradient = slot.grad().bytes();
+    const int64_t first = slot.states[0].bytes();
+    const int64_t second = slot.states[1].bytes();
+    Traffic traffic{first + 2 * second + 2 * gradient, first + 2 * second};
+    if (options_.amsgrad) {
+      traffic.read_bytes += 2 * second;
+      traffic.written_bytes += second;
+    }
+    if (!options_.weight_decay) return traffic;
+    const int64_t decayed = copies_gradients() ? gradient : slot.tensor().bytes();
+    traffic.read_bytes += slot.tensor().bytes() + (copies_gradients() ? gradient : 0);
+    traffic.written_bytes += decayed;
+    return traffic;
+  }
+
+  // sqrt of the second moment, div_ and add_ of its root, and addcdiv_; less what has kernels of
+  // its own.
+  static Traffic update_traffic(const Slot& slot, int kernels_apart) {
+    const int64_t root = slot.states.back().bytes();
+    const int64_t within = (3 - kernels_apart) * root;
+    const int64_t parameter = slot.tensor().bytes();
+    return {within + parameter + slot.states[0].bytes() + root, within + parameter};
+  }
+
   void update_foreach(Eager& e, const SlotList& list) {
     std::vector<Tensor> decayed;
     for (const Slot* slot : list) {
       if (copies_gradients()) decayed.push_back(e.empty_like(slot->grad(), slot->grad().dtype()));
-      update_kernel(e, slot->tensor(), 3);
+      update_kernel(e, slot->tensor(), moments_traffic(*slot));
     }
     decayed.clear();
     std::vector<Tensor> denominators;
@@ -64,7 +91,7 @@ class Adam : public Optimizer {
       const Tensor& second = slot->states.back();
       denominators.push_back(e.empty_like(second, second.dtype()));
     }
-    for (const Slot* slot : list) update_kernel(e, slot->tensor(), 3);
+    for (const Slot* slot : list) update_kernel(e, slot->tensor(), update_traffic(*slot, 0));
   }
 
   // Names of one round live until the next one takes them.
@@ -74,14 +101,15 @@ class Adam : public Optimizer {
     for (const Slot* slot : list) {
       gradient = Tensor();
       if (copies_gradients()) gradient = e.empty_like(slot->grad(), slot->grad().dtype());
-      update_kernel(e, slot->tensor(), 3);
+      update_kernel(e, slot->tensor(), moments_traffic(*slot));
       const Tensor& second = slot->states.back();
       Tensor root = e.empty_like(second, second.dtype());
       e.kernel(op::OpKind::sqrt, 0, root.bytes(), root.bytes());
       Tensor quotient = op::div_scalar(e, root, 1);
       root = Tensor();
       denominator = std::move(quotient);
-      update_kernel(e, slot->tensor(), 3);
+      constexpr int kRootAndQuotient = 2;
+      update_kernel(e, slot->tensor(), update_traffic(*slot, kRootAndQuotient));
     }
   }
 

@@ -30,7 +30,7 @@ class BitsAndBytes : public Optimizer {
     for (const SlotList& group : parameter_groups(slots_, options_.decay_groups)) {
       for (Slot* slot : group) {
         initialize(e, recorder, *slot);
-        update_kernel(e, slot->tensor(), 3);
+        update_kernel(e, slot->tensor(), fused_traffic(*slot));
       }
     }
   }

@@ -32,6 +32,23 @@ class Sgd : public Optimizer {
     slot.states.push_back(make_state_like(e, recorder, slot, slot.grad(), slot.grad().dtype()));
   }
 
+  // Decay makes another gradient, momentum is mul_ and add_ of its buffer, then the parameter's
+  // add_.
+  [[nodiscard]] Traffic update_traffic(const Slot& slot) const {
+    const int64_t parameter = slot.tensor().bytes();
+    const int64_t gradient = slot.grad().bytes();
+    Traffic traffic{parameter + gradient, parameter};
+    if (options_.weight_decay) {
+      traffic.read_bytes += parameter + gradient;
+      traffic.written_bytes += gradient;
+    }
+    if (options_.momentum > 0) {
+      traffic.read_bytes += 3 * gradient;
+      traffic.written_bytes += 2 * gradient;
+    }
+    return traffic;
+  }
+
   void update_list(Eager& e, Recorder& recorder, const SlotList& list) {
     const bool is_fused = options_.implementation == OptimizerImplementation::fused;
     std::vector<Tensor> decayed;
@@ -39,7 +56,7 @@ class Sgd : public Optimizer {
       if (options_.weight_decay && !is_fused) {
         decayed.push_back(e.empty_like(slot->grad(), slot->grad().dtype()));
       }
-      update_kernel(e, slot->tensor(), 2);
+      update_kernel(e, slot->tensor(), is_fused ? fused_traffic(*slot) : update_traffic(*slot));
     }
     for (Slot* slot : list) remember(e, recorder, *slot);
   }
@@ -49,7 +66,7 @@ class Sgd : public Optimizer {
     for (Slot* slot : list) {
       gradient = Tensor();
       if (options_.weight_decay) gradient = e.empty_like(slot->grad(), slot->grad().dtype());
-      update_kernel(e, slot->tensor(), 2);
+      update_kernel(e, slot->tensor(), update_traffic(*slot));
       remember(e, recorder, *slot);
     }
   }

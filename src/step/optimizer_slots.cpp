@@ -53,9 +53,15 @@ Tensor make_state_like(op::Eager& e, Recorder& recorder, const Slot& slot, const
   return in_category(e, recorder, slot, [&] { return e.empty_like(like, dtype); });
 }
 
-void update_kernel(op::Eager& e, const Tensor& parameter, int64_t tensors) {
+void update_kernel(op::Eager& e, const Tensor& parameter, const Traffic& traffic) {
   e.kernel(op::OpKind::optimizer_update, 10.0 * static_cast<double>(parameter.elements()),
-           tensors * parameter.bytes(), tensors * parameter.bytes());
+           traffic.read_bytes, traffic.written_bytes);
+}
+
+Traffic fused_traffic(const Slot& slot) {
+  int64_t written = slot.tensor().bytes();
+  for (const Tensor& state : slot.states) written += state.bytes();
+  return {written + slot.grad().bytes(), written};
 }
 
 }  // namespace headroom::step

@@ -31,8 +31,17 @@ op::Tensor make_state(op::Eager& eager, Recorder& recorder, const Slot& slot, co
 op::Tensor make_state_like(op::Eager& eager, Recorder& recorder, const Slot& slot,
                            const op::Tensor& like, op::DType dtype);
 
-// One pass over a parameter and `tensors` - 1 others of its size.
-void update_kernel(op::Eager& eager, const op::Tensor& parameter, int64_t tensors);
+// What kernels move between the device's memory and its units.
+struct Traffic {
+  int64_t read_bytes = 0;
+  int64_t written_bytes = 0;
+};
+
+// One kernel over a parameter, or several in a row that make and let go of nothing.
+void update_kernel(op::Eager& eager, const op::Tensor& parameter, const Traffic& traffic);
+
+// Parameter, gradient and states are read once; but for the gradient they are written once.
+[[nodiscard]] Traffic fused_traffic(const Slot& slot);
 
 [[nodiscard]] std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options,
                                                    const std::vector<OptimizedParameter>& list);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "step/clip.h"
+#include "step/optimizer_slots.h"
 
 namespace headroom::step {
 namespace {
@@ -30,6 +31,17 @@ class Bench {
   void clip() {
     recorder_.set_category(memory::Category::temporary);
     clip_gradients(eager_, parameters_);
+  }
+
+  // What updating moved since the beginning.
+  Traffic traffic() const {
+    Traffic all;
+    for (const OperatorCall& call : trace_.calls) {
+      if (call.kind != op::OpKind::optimizer_update) continue;
+      all.read_bytes += call.bytes_read;
+      all.written_bytes += call.bytes_written;
+    }
+    return all;
   }
 
   // Bytes alive in a category, and the most ever alive that were temporary.
@@ -78,6 +90,30 @@ OptimizerOptions options_of(OptimizerKind kind, OptimizerImplementation implemen
   options.weight_decay = kind == OptimizerKind::adamw;
   options.decay_groups = false;
   return options;
+}
+
+// Passes over all parameters, as test_optimizer_traffic.py finds PyTorch's.
+TEST(Optimizer, MovesWhatItsKernelsRead) {
+  struct Case {
+    OptimizerKind kind;
+    OptimizerImplementation implementation;
+    int64_t read;
+    int64_t written;
+  };
+  using enum OptimizerImplementation;
+  const Case cases[] = {{OptimizerKind::adamw, foreach, 12, 8},
+                        {OptimizerKind::adam, foreach, 11, 7},
+                        {OptimizerKind::adamw, fused, 4, 3},
+                        {OptimizerKind::adamw, loop, 10, 6},
+                        {OptimizerKind::sgd, foreach, 2, 1}};
+  for (const Case& one : cases) {
+    Bench bench(options_of(one.kind, one.implementation));
+    bench.step();
+    constexpr int64_t kPass = 2 * kElements;
+    // Fused kernels count steps on the device, a float32 each.
+    EXPECT_EQ(bench.traffic().read_bytes / kPass, one.read);
+    EXPECT_EQ(bench.traffic().written_bytes / kPass, one.written);
+  }
 }
 
 TEST(Optimizer, AdamWHoldsOneListOfTemporariesOrOneParametersOrNone) {

@@ -18,6 +18,9 @@ enum class Reshards : uint8_t { layers, all_but_last_layer, none };
 // Which modules FSDP wraps (sharded_units.h).
 struct WrapOptions {
   bool adapters = false;  // each adapter's matrix is a unit of its own
+  // Adapters are in no unit (ignored_modules): whole on each rank, their gradients averaged one by
+  // one as hooks on them do.
+  bool ignores_adapters = false;
   // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls
   // the wrapped layer from within the checkpoint. Later ones have the checkpoint within the layer.
   bool inside_checkpoints = false;

@@ -69,6 +69,7 @@ uint16_t Recorder::take_awaited() {
 void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group, bool follows) {
   ++calls_;
   const uint16_t awaits = take_awaited();
+  const uint8_t let_go = std::exchange(let_go_, uint8_t{0});
   if (!keeps_calls_) return;
   trace_.calls.push_back({.kind = work.kind,
                           .phase = phase_,
@@ -78,6 +79,7 @@ void Recorder::write(const op::KernelWork& work, Peers peers, RankGroup group, b
                           .peers = peers,
                           .follows = follows,
                           .awaits = awaits,
+                          .let_go = let_go,
                           .module = module_,
                           .flops = work.flops,
                           .bytes_read = work.bytes_read,

@@ -65,6 +65,10 @@ class Recorder : public op::Sink {
   // What is launched next waits for that collective, and for those before it among its peers; or
   // for all that have begun.
   void await(uint32_t collective) { awaited_ = std::max(awaited_, collective + 1); }
+  // A unit that was gathered goes behind what was launched (OperatorCall::let_go).
+  void let_go_of_unit() {
+    if (let_go_ < kMostInFlight) ++let_go_;
+  }
   void await_all() { awaits_all_ = collectives_ > 0; }
   // A block of the host's memory that stays, for what is not on the device.
   void hold_on_host(int64_t bytes, HostMemory::Kind kind);
@@ -148,7 +152,9 @@ class Recorder : public op::Sink {
   int iteration_ = 0;
   uint32_t module_ = 0;
   uint32_t stream_ = 0;
-  uint32_t collectives_ = 0;  // begun until now
+  uint32_t collectives_ = 0;                   // begun until now
+  static constexpr uint8_t kMostInFlight = 2;  // whoever counts looks no further back
+  uint8_t let_go_ = 0;
   // The latest of them that went around a ring, until somebody waited for it.
   std::optional<uint32_t> sent_;
   uint32_t awaited_ = 0;  // the number behind the one that the next launch waits for; 0: none

@@ -41,6 +41,9 @@ class Units {
   std::vector<ShardedUnit> find() {
     taken_.resize(graph_.parameters.size());
     std::vector<ShardedUnit> units;
+    for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
+      if (options_.ignores_adapters && graph_.parameters[i].adapter) taken_[i] = true;
+    }
     if (options_.adapters) {
       for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
         if (graph_.parameters[i].trainable && uses_[i].end > 0) units.push_back(unit_of_leaf(i));

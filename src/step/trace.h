@@ -40,6 +40,9 @@ struct OperatorCall {
   // collectives ago, 1 for the latest one, and so for those before it among the same peers; 0: it
   // waits for none.
   uint16_t awaits = 0;
+  // Behind the call before, so many units that FSDP1 had gathered went: what it counts by how far
+  // the host may be ahead (step_replay.h).
+  uint8_t let_go = 0;
   uint32_t module = 0;  // index into StepTrace::modules
   double flops = 0;
   int64_t bytes_read = 0;
@@ -54,9 +57,9 @@ struct OperatorCall {
 [[nodiscard]] inline bool does_the_same(const OperatorCall& a, const OperatorCall& b) {
   return a.kind == b.kind && a.phase == b.phase && a.element_bytes == b.element_bytes &&
          a.has_bias == b.has_bias && a.before_hopper == b.before_hopper && a.peers == b.peers &&
-         a.follows == b.follows && a.awaits == b.awaits && a.flops == b.flops &&
-         a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written && a.rows == b.rows &&
-         a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
+         a.follows == b.follows && a.awaits == b.awaits && a.let_go == b.let_go &&
+         a.flops == b.flops && a.bytes_read == b.bytes_read && a.bytes_written == b.bytes_written &&
+         a.rows == b.rows && a.keys == b.keys && a.permuted == b.permuted && a.group == b.group;
 }
 
 // Where a phase begins. Iteration 0 is construction, 1 the first step, 2 the steady state.

@@ -119,9 +119,12 @@ struct InStep {
   std::string source;
   std::vector<std::string> devices;  // that it was learned on
   double ratio = 1;
+  double dequantize_ratio = 1;          // of kernels that unpack weights of 4 bits, besides
   double half_width_log = 0;            // of 90 % of the steps that it was learned from
   double half_width_log_elsewhere = 0;  // on other devices: chosen, not learned
   double median_error_pct = 0;          // of models that were left out
+  double host_launch_seconds = 0;       // that the host takes for a launch
+  double host_unit_seconds = 0;         // and around a gather or a reduction of FSDP1's
 };
 
 // The soft maximum of compute and traffic.

@@ -182,12 +182,20 @@ Result<InStep> read_step(const JsonView& view) {
   HEADROOM_ASSIGN(step.source, view.get_string("source"));
   HEADROOM_ASSIGN(step.devices, read_names(view, "devices"));
   HEADROOM_ASSIGN(step.ratio, view.get_double("ratio", 1 / kMostRatio, kMostRatio));
+  HEADROOM_ASSIGN(const auto dequantize,
+                  view.optional_double("dequantize_ratio", 1 / kMostRatio, kMostRatio));
+  step.dequantize_ratio = dequantize.value_or(1);
   for (const auto& [key, field] :
        {std::pair{"half_width_log", &step.half_width_log},
         std::pair{"half_width_log_elsewhere", &step.half_width_log_elsewhere}}) {
     HEADROOM_ASSIGN(*field, view.get_double(key, 0, kMostHalfWidth));
   }
   HEADROOM_ASSIGN(step.median_error_pct, view.get_double("median_error_pct", 0, 1e9));
+  for (const auto& [key, field] : {std::pair{"host_launch_seconds", &step.host_launch_seconds},
+                                   std::pair{"host_unit_seconds", &step.host_unit_seconds}}) {
+    HEADROOM_ASSIGN(const auto seconds, view.optional_double(key, 0, kMostStartSeconds));
+    *field = seconds.value_or(0);
+  }
   return step;
 }
 
@@ -277,9 +285,12 @@ Json step_json(const InStep& step) {
       .set("source", step.source)
       .set("devices", text::json_array(step.devices))
       .set("ratio", step.ratio)
+      .set("dequantize_ratio", step.dequantize_ratio)
       .set("half_width_log", step.half_width_log)
       .set("half_width_log_elsewhere", step.half_width_log_elsewhere)
-      .set("median_error_pct", step.median_error_pct);
+      .set("median_error_pct", step.median_error_pct)
+      .set("host_launch_seconds", step.host_launch_seconds)
+      .set("host_unit_seconds", step.host_unit_seconds);
 }
 
 Json rates_json(const std::vector<device::Rate>& rates) {

@@ -49,6 +49,8 @@ struct Streams {
   Time now{};                              // the one that computes
   std::array<Time, step::kPeers> links{};  // until when the others are taken, by peers
   Time buffers{};                          // since when the next gather of parameters has one
+  Time host{};                             // until when the host launches
+  std::array<Time, 2> let_go{};            // when the two latest units were done with, older first
   std::vector<Time> ends;                  // of collectives
 };
 
@@ -64,17 +66,45 @@ void wait(const OperatorCall& call, Streams<Time>& at) {
   at.now = at.buffers = std::move(end);
 }
 
+// The host's part of a call: when it has launched it.
 template <typename Time>
-void run(const OperatorCall& call, double seconds, const Pace& pace, Streams<Time>& at) {
+void launch(const OperatorCall& call, double seconds, const HostCosts& costs, Streams<Time>& at) {
+  const bool is_units = call.peers == step::Peers::data && !call.follows && costs.unit > 0;
+  if (is_units && call.kind == op::OpKind::all_gather) {
+    at.host = later_of(std::move(at.host), at.let_go.front());
+  }
+  if (is_units) {
+    at.host += costs.unit;
+  } else if (seconds > 0) {
+    at.host += costs.launch;
+  }
+}
+
+// What a call waits for: then the stream that computes, if it is what the call runs on, is there.
+template <typename Time>
+void come_to(const OperatorCall& call, double seconds, const Pace& pace, Streams<Time>& at) {
+  for (uint8_t i = 0; i < call.let_go; ++i) {
+    at.let_go.front() = std::exchange(at.let_go.back(), at.now);
+  }
   wait(call, at);
+  if (pace.host.launch <= 0) return;
+  launch(call, seconds, pace.host, at);
+  if (!is_collective(call)) at.now = later_of(std::move(at.now), at.host);
+}
+
+template <typename Time>
+void carry_out(const OperatorCall& call, double seconds, const Pace& pace, Streams<Time>& at) {
+  const bool has_host = pace.host.launch > 0;
   if (!is_collective(call)) {
     at.now += pace.kernels * seconds;
+    if (has_host && call.kind == op::OpKind::nonzero) at.host = at.now;
     return;
   }
   const bool is_ahead = call.kind == op::OpKind::all_gather && !call.follows &&
                         call.phase != Phase::optimizer && call.peers != step::Peers::tensor;
   Time& link = at.links[static_cast<size_t>(call.peers)];
   link = later_of(std::move(link), is_ahead ? at.buffers : at.now);
+  if (has_host) link = later_of(std::move(link), at.host);
   link += pace.collectives * seconds;
   at.ends.push_back(link);
 }
@@ -100,24 +130,36 @@ size_t reach_of(std::span<const OperatorCall> calls) {
   return std::min(reach, kMostReach);
 }
 
-// What calls do to the streams: a matrix over maxima and sums. Its places are the stream that
-// computes, the links, the buffers, and the latest collectives' ends, the oldest first.
+// All but the collectives' ends, in a fixed order; the host's only where it takes time.
+template <typename Time>
+std::vector<Time*> places_of(Streams<Time>& at, bool has_host) {
+  std::vector<Time*> places{&at.now, &at.buffers};
+  for (Time& link : at.links) places.push_back(&link);
+  if (!has_host) return places;
+  places.push_back(&at.host);
+  for (Time& unit : at.let_go) places.push_back(&unit);
+  return places;
+}
+
+// What calls do to the streams: a matrix over maxima and sums. Its places are the streams', and
+// behind them the latest collectives' ends, the oldest first.
 class Passage {
  public:
   // `reach`: of these calls and of those behind them.
   Passage(std::span<const OperatorCall> calls, std::span<const double> seconds, const Pace& pace,
           size_t reach)
-      : reach_(reach), size_(kEnds + reach) {
+      : has_host_(pace.host.launch > 0), reach_(reach) {
     Streams<Latest> at;
-    at.now = Latest(size_, kNow);
-    for (size_t i = 0; i < step::kPeers; ++i) at.links[i] = Latest(size_, kLinks + i);
-    at.buffers = Latest(size_, kBuffers);
-    for (size_t i = 0; i < reach_; ++i) at.ends.emplace_back(size_, kEnds + i);
-    for (size_t i = 0; i < calls.size(); ++i) run(calls[i], seconds[i], pace, at);
+    const std::vector<Latest*> places = places_of(at, has_host_);
+    size_ = places.size() + reach_;
+    for (size_t i = 0; i < places.size(); ++i) *places[i] = Latest(size_, i);
+    for (size_t i = places.size(); i < size_; ++i) at.ends.emplace_back(size_, i);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      come_to(calls[i], seconds[i], pace, at);
+      carry_out(calls[i], seconds[i], pace, at);
+    }
     rows_.reserve(size_);
-    rows_.push_back(at.now);
-    for (const Latest& link : at.links) rows_.push_back(link);
-    rows_.push_back(at.buffers);
+    for (const Latest* place : places) rows_.push_back(*place);
     rows_.insert(rows_.end(), at.ends.end() - static_cast<std::ptrdiff_t>(reach_), at.ends.end());
   }
 
@@ -138,9 +180,10 @@ class Passage {
   }
 
   void apply(Streams<double>& at) const {
-    std::vector<double> before{at.now};
-    before.insert(before.end(), at.links.begin(), at.links.end());
-    before.push_back(at.buffers);
+    const std::vector<double*> places = places_of(at, has_host_);
+    std::vector<double> before;
+    before.reserve(size_);
+    for (const double* place : places) before.push_back(*place);
     // What never began is waited for by nobody.
     const size_t known = std::min(reach_, at.ends.size());
     before.resize(size_ - known, kNever);
@@ -152,11 +195,9 @@ class Passage {
       }
       return latest;
     };
-    at.now = after(kNow);
-    for (size_t i = 0; i < step::kPeers; ++i) at.links[i] = after(kLinks + i);
-    at.buffers = after(kBuffers);
+    for (size_t i = 0; i < places.size(); ++i) *places[i] = after(i);
     at.ends.clear();
-    for (size_t i = 0; i < reach_; ++i) at.ends.push_back(after(kEnds + i));
+    for (size_t i = places.size(); i < size_; ++i) at.ends.push_back(after(i));
   }
 
   // As often as that; this one is another passage then.
@@ -168,13 +209,9 @@ class Passage {
   }
 
  private:
-  static constexpr size_t kNow = 0;
-  static constexpr size_t kLinks = 1;
-  static constexpr size_t kBuffers = kLinks + step::kPeers;
-  static constexpr size_t kEnds = kBuffers + 1;
-
+  bool has_host_;
   size_t reach_;
-  size_t size_;
+  size_t size_ = 0;
   std::vector<Latest> rows_;
 };
 
@@ -216,9 +253,9 @@ class Replayer {
   void run_calls(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const double before = at_.now;
-      wait(calls_[i], at_);
+      come_to(calls_[i], seconds_[i], pace_, at_);
       all_.exposed += at_.now - before;
-      run(calls_[i], seconds_[i], pace_, at_);
+      carry_out(calls_[i], seconds_[i], pace_, at_);
     }
   }
 

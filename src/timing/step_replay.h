@@ -9,7 +9,14 @@
 //
 //   1. With so many repetitions the outcome is that of the same calls written out, but for
 //   rounding.
-//   2. seconds = compute + exposed; exposed >= 0.
+//   2. seconds = compute + exposed; exposed >= 0, and is what computing stands still for, be that a
+//   collective or the host.
+//
+// The host launches in order: a kernel begins once it is launched, a collective too. Launching
+// takes the host a time each, and what it does around a unit of FSDP1's more (HostCosts). It is
+// ahead of the device but where it waits for it: for what a kernel found (nonzero's sizes), and,
+// before it gathers a unit of FSDP1's, until the unit before the last that it let go of was done
+// with (limit_all_gathers: at most two are in flight; torch/distributed/fsdp/_limiter_utils.py).
 //
 // Linear in the calls; of those that are repeated, times the streams; and the logarithm of the
 // repetitions times the cube of the streams. Pure.
@@ -43,10 +50,17 @@ struct RepeatedCalls {
 [[nodiscard]] std::optional<RepeatedCalls> calls_twice_in_a_row(
     std::span<const step::OperatorCall> calls, size_t begin, size_t count);
 
-// How many times as long as it is priced.
+// What the host does, in seconds; 0: it is always ahead.
+struct HostCosts {
+  double launch = 0;
+  double unit = 0;  // around a gather or a reduction of FSDP1's
+};
+
+// How many times as long as it is priced, and what the host takes.
 struct Pace {
   double kernels = 1;
   double collectives = 1;
+  HostCosts host{};
 };
 
 struct Replayed {

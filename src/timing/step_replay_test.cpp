@@ -140,6 +140,40 @@ TEST(StepReplay, WhatStandsTwiceInARowIsFoundAlone) {
   EXPECT_FALSE(calls_twice_in_a_row(twice.calls, 99, 1));
 }
 
+// It launches beside what it launched before, and costs what it is slower by.
+TEST(StepReplay, AHostThatIsAheadCostsTheFirstLaunchAlone) {
+  Timed timed;
+  for (int i = 0; i < 10; ++i) timed.add(computing(), 5);
+  EXPECT_DOUBLE_EQ(replay(timed.calls, timed.seconds, {1, 1, {.launch = 2}}, {}).seconds, 52);
+  EXPECT_DOUBLE_EQ(replay(timed.calls, timed.seconds, {1, 1, {.launch = 7}}, {}).seconds, 75);
+}
+
+// What an expert's tokens are is known when the kernel is done: what is launched next is late.
+TEST(StepReplay, TheHostWaitsForWhatAKernelFound) {
+  Timed timed;
+  timed.add(computing(), 50);
+  timed.add({.kind = OpKind::nonzero, .phase = Phase::forward}, 5);
+  timed.add(computing(), 5);
+  const Pace pace{1, 1, {.launch = 2}};
+  EXPECT_DOUBLE_EQ(replay(timed.calls, timed.seconds, pace, {}).seconds, 2 + 50 + 5 + 2 + 5);
+}
+
+// Units of a kernel each, let go of behind it: the third is gathered once the first is done with.
+TEST(StepReplay, UnderFsdp1TheHostIsTwoUnitsAhead) {
+  Timed timed;
+  for (const double taken : {100.0, 10.0, 10.0}) {
+    OperatorCall gather = sending(OpKind::all_gather, Peers::data);
+    gather.let_go = timed.calls.empty() ? 0 : 1;
+    timed.add(gather, 1);
+    timed.add(computing(1), taken);
+  }
+  const Pace pace{1, 1, {.launch = 1, .unit = 60}};
+  // The first kernel is done at 161; a host that went on would have the third launched at 183.
+  EXPECT_DOUBLE_EQ(replay(timed.calls, timed.seconds, pace, {}).seconds, 161 + 60 + 1 + 10);
+  for (OperatorCall& call : timed.calls) call.let_go = 0;
+  EXPECT_DOUBLE_EQ(replay(timed.calls, timed.seconds, pace, {}).seconds, 183 + 10);
+}
+
 using Draws = std::mt19937;
 
 double up_to(double most, Draws& draws) {
@@ -152,7 +186,7 @@ Value one_of(const std::array<Value, kCount>& values, Draws& draws) {
 }
 
 Timed any_calls(Draws& draws) {
-  constexpr std::array kKinds{OpKind::add, OpKind::add, OpKind::all_gather, OpKind::all_reduce,
+  constexpr std::array kKinds{OpKind::add, OpKind::nonzero, OpKind::all_gather, OpKind::all_reduce,
                               OpKind::send_receive};
   constexpr std::array<uint16_t, 8> kAwaits{0, 0, 0, 0, 1, 2, 5, step::kAwaitsAll};
   constexpr std::array kPeers{Peers::data, Peers::tensor, Peers::context, Peers::pipeline};
@@ -160,8 +194,9 @@ Timed any_calls(Draws& draws) {
   for (size_t count = draws() % 9; count > 0; --count) {
     const OpKind kind = one_of(kKinds, draws);
     const uint16_t awaits = one_of(kAwaits, draws);
-    const OperatorCall call =
-        kind == OpKind::add ? computing(awaits) : sending(kind, one_of(kPeers, draws), awaits);
+    OperatorCall call = sending(kind, one_of(kPeers, draws), awaits);
+    if (!is_collective(call)) call.peers = Peers::none;
+    call.let_go = draws() % 4 == 0 ? 1 + draws() % 2 : 0;
     timed.add(call, up_to(100, draws));
   }
   return timed;
@@ -171,7 +206,9 @@ TEST(StepReplay, IsThatOfAllCallsWrittenOut) {
   Draws draws(1);
   for (int i = 0; i < 5000; ++i) {
     const Step step{any_calls(draws), any_calls(draws), any_calls(draws)};
-    const Pace pace{up_to(3, draws), up_to(3, draws)};
+    const bool has_host = draws() % 2 == 0;
+    const HostCosts host{has_host ? up_to(60, draws) : 0, has_host ? up_to(200, draws) : 0};
+    const Pace pace{up_to(3, draws), up_to(3, draws), host};
     const auto times = static_cast<int64_t>(draws() % 70);
     const Replayed marked = step.marked(times, pace);
     const Replayed written = step.written_out(times, pace);

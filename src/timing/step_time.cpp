@@ -105,10 +105,17 @@ double sent_of(const OperatorCall& call, int64_t members) {
   return passes * (n - 1) / n * bytes_of_message(call);
 }
 
+void stretch(PredictedTime& time, double ratio) {
+  time.seconds *= ratio;
+  time.seconds_low *= ratio;
+  time.seconds_high *= ratio;
+}
+
 class Pricer {
  public:
-  Pricer(const StepTimeQuestion& question, const TimingModel& model)
-      : question_(question), model_(model) {}
+  // Unpacking weights takes `dequantize_ratio` times as long as another pass over as many bytes.
+  Pricer(const StepTimeQuestion& question, const TimingModel& model, double dequantize_ratio)
+      : question_(question), model_(model), dequantize_ratio_(dequantize_ratio) {}
 
   // By call, in seconds; what computes and what sends.
   Result<std::vector<double>> price(std::span<const OperatorCall> calls,
@@ -161,6 +168,7 @@ class Pricer {
     const Call made = call_of(work, question_.shape);
     price.law = static_cast<size_t>(model_.timed_as(made.kind, question_.device.name));
     HEADROOM_ASSIGN(price.time, model_.predict(made, question_.device));
+    if (call.kind == op::OpKind::dequantize) stretch(price.time, dequantize_ratio_);
     if (call.before_hopper) hold_to_flash_ceiling(question_.device, call.flops, price.time);
     return price;
   }
@@ -185,9 +193,8 @@ class Pricer {
       if (outside.seconds > price.time.seconds) price.time = outside;
     }
     if (call.kind == op::OpKind::all_reduce) return price;
-    price.time.seconds /= 2;
-    price.time.seconds_low /= 2;
-    price.time.seconds_high /= 2;
+    constexpr double kOfAllReduce = 0.5;
+    stretch(price.time, kOfAllReduce);
     return price;
   }
 
@@ -234,6 +241,7 @@ class Pricer {
 
   const StepTimeQuestion& question_;
   const TimingModel& model_;
+  double dequantize_ratio_;
   std::unordered_map<Alike, size_t, AlikeHash> known_;  // into prices_
   std::vector<Price> prices_;
   std::array<TimeSum, kOperatorClasses> sums_;
@@ -242,18 +250,29 @@ class Pricer {
 // What the kernels of a step take beyond what the laws say of them alone.
 struct Sustained {
   double ratio = 1;
+  double dequantize_ratio = 1;
   double half_width_log = 0;
+  HostCosts host{};
 };
 
 Sustained sustained_on(const device::Device& device, const TimingModel& model) {
   const InStep* learned = model.in_step(kEagerTraining);
   if (learned == nullptr) return {};
   // The clock of a GPU at its power limit says nothing of a processor; that nobody looked does.
-  if (device.vendor == device::Vendor::cpu) return {1, learned->half_width_log_elsewhere};
+  if (device.vendor == device::Vendor::cpu) return {1, 1, learned->half_width_log_elsewhere};
   const bool is_of_device =
       std::ranges::find(learned->devices, device.name) != learned->devices.end();
   return {learned->ratio,
-          is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere};
+          learned->dequantize_ratio,
+          is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere,
+          {learned->host_launch_seconds, learned->host_unit_seconds}};
+}
+
+// Under FSDP1 alone, whose units are let go of (OperatorCall::let_go): elsewhere no run has shown
+// what the host adds (docs/measurements/2026-11-24-fit-time).
+HostCosts host_of(std::span<const OperatorCall> calls, const HostCosts& host) {
+  const auto lets_go = [](const OperatorCall& call) { return call.let_go > 0; };
+  return std::ranges::any_of(calls, lets_go) ? host : HostCosts{};
 }
 
 }  // namespace
@@ -273,21 +292,25 @@ double sent_bytes(const step::StepTrace& trace, const Division& division,
 Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& question,
                          const TimingModel& model, const RepeatedCalls& repeated) {
   const std::span<const OperatorCall> calls = last_step(trace);
-  Pricer pricer(question, model);
+  const Sustained sustained = sustained_on(question.device, model);
+  Pricer pricer(question, model, sustained.dequantize_ratio);
   HEADROOM_ASSIGN(const std::vector<double> seconds, pricer.price(calls, repeated));
   StepTime whole;
   pricer.add_up(whole);
-  const Sustained sustained = sustained_on(question.device, model);
+  const HostCosts host = host_of(calls, sustained.host);
   const auto slower = [&](double collectives) {
-    return replay(calls, seconds, {sustained.ratio, collectives}, repeated).seconds;
+    return replay(calls, seconds, {sustained.ratio, collectives, host}, repeated).seconds;
   };
-  const Pace pace{sustained.ratio, 1};
+  const Pace pace{sustained.ratio, 1, host};
   const Replayed expected = replay(calls, seconds, pace, repeated);
+  const Replayed device =
+      host.launch > 0 ? replay(calls, seconds, {sustained.ratio, 1}, repeated) : expected;
   if (repeated.count > 0) whole.repeat_seconds = steady_seconds(calls, seconds, pace, repeated);
   whole.seconds = expected.seconds;
   whole.compute_seconds = expected.compute;
   whole.communication_seconds = expected.communication;
-  whole.exposed_seconds = expected.exposed;
+  whole.exposed_seconds = device.exposed;
+  whole.host_seconds = std::max(0.0, expected.seconds - device.seconds);
   whole.blocking_seconds = expected.blocking;
   whole.sent_bytes = sent_bytes(trace, question.division, repeated);
   if (whole.seconds <= 0) {

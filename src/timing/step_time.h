@@ -13,7 +13,7 @@
 // of one kind of device, so on others the interval is wide. Backward kernels, and gathers and
 // reduce-scatters (half an all-reduce of the whole, as in a ring), have no laws of their own: the
 // figure is extrapolated; its interval has the laws' own held-out errors and that of the step as a
-// whole. A host that cannot keep up with launching is no part of it. Pure; linear in the launches,
+// whole. The host launches beside all that (step_replay.h). Pure; linear in the launches,
 // like ones priced once: some 0.2 ms for a 7B model.
 #pragma once
 
@@ -56,6 +56,7 @@ struct StepTime {
   double compute_seconds = 0;        // launches alone
   double communication_seconds = 0;  // collectives alone
   double exposed_seconds = 0;        // of those, what computing stands still for
+  double host_seconds = 0;           // that the step takes longer for what the host has to do
   // Of those, what is waited for as soon as it begins, among ranks that share a product or a
   // sequence: in any schedule of the same calls computing stands still for it.
   double blocking_seconds = 0;

@@ -59,6 +59,30 @@ class StepTimeTest : public testing::Test {
   TimingModel model_ = TimingModel::built_in();
 };
 
+// Learned as a multiple of another pass over as many bytes.
+TEST_F(StepTimeTest, UnpackingWeightsTakesLongerThanCopyingThem) {
+  OperatorCall unpacking = addition(Phase::forward, kBlock);
+  unpacking.kind = OpKind::dequantize;
+  const InStep* step = model_.in_step("eager-training");
+  ASSERT_GT(step->dequantize_ratio, 1);
+  EXPECT_NEAR(time_of({unpacking}).seconds / seconds_of_addition(kBlock), step->dequantize_ratio,
+              1e-9);
+}
+
+// A unit of FSDP1's tells that it is FSDP1: elsewhere the host is taken to be ahead.
+TEST_F(StepTimeTest, TheHostShowsUnderFsdp1Alone) {
+  constexpr int64_t kSmall = 512;
+  std::vector<OperatorCall> calls(1000, addition(Phase::forward, kSmall));
+  const StepTime ahead = time_of(calls);
+  EXPECT_EQ(ahead.host_seconds, 0);
+  calls[500].let_go = 1;
+  const StepTime late = time_of(calls);
+  EXPECT_GT(late.host_seconds, 0);
+  EXPECT_NEAR(late.seconds, ahead.seconds + late.host_seconds, 1e-12);
+  EXPECT_GE(late.seconds, 1000 * model_.in_step("eager-training")->host_launch_seconds);
+  EXPECT_EQ(late.compute_seconds, ahead.compute_seconds);
+}
+
 TEST_F(StepTimeTest, LaunchesFollowOneAnother) {
   const double one = seconds_of_addition(kBlock);
   const StepTime three =

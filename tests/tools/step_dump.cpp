@@ -407,10 +407,25 @@ headroom::text::Json blocks_of(const headroom::step::StepTrace& trace) {
   return list;
 }
 
+// What the last step of the optimizer moves: {"read": bytes, "written": bytes}.
+headroom::text::Json traffic_of(const headroom::step::StepTrace& trace) {
+  int64_t read = 0;
+  int64_t written = 0;
+  const auto last =
+      std::ranges::find(trace.phases.rbegin(), trace.phases.rend(),
+                        headroom::step::Phase::optimizer, &headroom::step::PhaseMark::phase);
+  for (size_t i = last->first_call; i < trace.calls.size(); ++i) {
+    read += trace.calls[i].bytes_read;
+    written += trace.calls[i].bytes_written;
+  }
+  return headroom::text::Json::object().set("read", read).set("written", written);
+}
+
 headroom::text::Json log_of(const headroom::step::StepTrace& trace, const std::string& kind) {
   if (kind == "gathers") return gathers_of(trace);
   if (kind == "live") return live_of(trace);
   if (kind == "blocks") return blocks_of(trace);
+  if (kind == "traffic") return traffic_of(trace);
   if (kind == "host") {
     return headroom::text::Json::object()
         .set("requested", trace.host.requested_bytes)

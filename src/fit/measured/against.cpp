@@ -37,6 +37,7 @@ struct AskedRow {
   FitQuestion question;  // the device by its own name
   Prediction prediction;
   std::optional<Bytes> before_release;   // where the row read it there
+  Bytes uncounted;                       // is allocated, and not in what the row says of that
   bool fused_loss = false;               // over whole logits
   std::optional<Interval> peak;          // where experts' shares make it unsure
   std::optional<Result<StepTime>> time;  // where the row says what a step took
@@ -47,9 +48,9 @@ Bytes predicted_figure(const AskedRow& asked, Metric metric) {
   if (metric == Metric::after_step && asked.before_release) return *asked.before_release;
   switch (metric) {
     case Metric::peak_allocated:
-      return p.peak_allocated;
+      return p.peak_allocated - asked.uncounted;
     case Metric::after_step:
-      return p.steady_allocated;
+      return p.steady_allocated - asked.uncounted;
     case Metric::peak_reserved:
       return p.peak_reserved;
     case Metric::device_used:
@@ -72,6 +73,13 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
   AskedRow asked;
   asked.prediction.peak_allocated = Bytes(peak);
   return asked;
+}
+
+Bytes ignored_weights(const Scenario& scenario, const Prediction& prediction) {
+  const auto* fsdp = std::get_if<step::FsdpOptions>(&scenario.train.parallel);
+  if (fsdp == nullptr || !fsdp->wrap.ignores_adapters) return {};
+  return Bytes(prediction.trainable_count *
+               op::element_size(dtype_of(scenario.question.lora_dtype)));
 }
 
 // The prediction, and the step's time where the row has one to hold it against. Of PyTorch's
@@ -109,6 +117,9 @@ Result<AskedRow> predict_row(const text::CsvTable& table, size_t row,
   asked.question.device = found.device.name;
   HEADROOM_ASSIGN(const Scenario scenario, resolve(asked.question, found.device));
   HEADROOM_TRY(predict_step(scenario, step_seconds(table, row).has_value(), timer, asked));
+  if (lacks_ignored_weights(table, row)) {
+    asked.uncounted = ignored_weights(scenario, asked.prediction);
+  }
   const auto stated = trainable_count(table, row);
   if (stated && *stated != asked.prediction.trainable_count) {
     return Error{ErrorCode::bad_input,

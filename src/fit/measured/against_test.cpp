@@ -95,6 +95,29 @@ TEST(Against, ACalibrationThatHoldsNothingIsRefused) {
 }
 
 // Of several GPUs people tell the most: of these stages the second holds more than the first.
+// fms-acceleration's counter does not see the weights of adapters that FSDP ignores.
+TEST(Against, WeightsThatACounterMissedAreNotHeldAgainstIt) {
+  const auto after_step = [](const std::string& source, const std::string& configuration) {
+    const AgainstRow row = answered(
+        "source,model,method,weights_dtype,mixed_precision,optimizer,micro_batch,seq_len,gpu,"
+        "n_gpus,parallelism,framework,metric,value_bytes,alloc_after_step_bytes\n" +
+        source +
+        ",mistralai/Mistral-7B-v0.1,\"QLoRA nf4 (bitsandbytes) r=16 alpha=16 "
+        "targets=q,k,v,o(+c_attn)\",bfloat16,bf16 autocast,AdamW,1,256,A100-80GB,2,FSDP1 "
+        "FULL_SHARD,HF Trainer + accelerate FSDP1 FULL_SHARD BACKWARD_PRE; framework_config=" +
+        configuration + ",torch max_memory_allocated,,1000\n");
+    EXPECT_TRUE(row.supported) << row.reason;
+    return row.predicted.value_or(Bytes(0)).count;
+  };
+  constexpr int64_t kRank = 16;
+  constexpr int64_t kSizes = 2 * (4096 + 4096) + 2 * (4096 + 1024);  // of q, o, k and v
+  const std::string fused = "accelerated-peft-bnb-foak";
+  EXPECT_EQ(after_step("somebody", fused) - after_step("fms-acceleration", fused),
+            4 * 32 * kRank * kSizes);
+  const std::string plain = "accelerated-peft-bnb";
+  EXPECT_EQ(after_step("somebody", plain), after_step("fms-acceleration", plain));
+}
+
 TEST(Against, ARunInStagesIsHeldAgainstTheFullest) {
   const std::string table =
       "framework,parallelism,model,method,weights_dtype,mixed_precision,optimizer,micro_batch,"

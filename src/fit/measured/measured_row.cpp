@@ -519,4 +519,8 @@ std::optional<int64_t> trainable_count(const text::CsvTable& table, size_t index
   return digits ? text::parse_number<int64_t>(*digits) : std::nullopt;
 }
 
+bool lacks_ignored_weights(const text::CsvTable& table, size_t index) {
+  return Row(table, index)["source"] == "fms-acceleration";
+}
+
 }  // namespace headroom::fit

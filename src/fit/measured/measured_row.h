@@ -42,5 +42,10 @@ Result<FitQuestion> question_of(const text::CsvTable& table, size_t row);
 [[nodiscard]] std::optional<int64_t> mean_sequence(const text::CsvTable& table, size_t row);
 // The trainable parameters that the row counted; nothing where it did not.
 [[nodiscard]] std::optional<int64_t> trainable_count(const text::CsvTable& table, size_t row);
+// Whether the row's counters of allocated bytes lack the weights of adapters that FSDP ignores.
+// fms-acceleration adds up what transformers' Trainer saw while it was made and while it trained
+// (scripts/benchmarks/README.md), and moves those weights to the device between the two
+// (fms_acceleration_foak/framework_plugin_fast_kernels.py, get_callbacks_and_ready_for_train).
+[[nodiscard]] bool lacks_ignored_weights(const text::CsvTable& table, size_t row);
 
 }  // namespace headroom::fit

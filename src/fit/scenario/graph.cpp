@@ -24,10 +24,6 @@ namespace headroom::fit {
 
 namespace {
 
-bool has_quantized_base(const FitQuestion& q) {
-  return q.method == Method::qlora || q.method == Method::gptq_lora;
-}
-
 // Kernels are patched into the modules before the model is made.
 Result<model::Graph> with_kernels(const Scenario& s, const model::Graph& graph,
                                   std::string_view model_type) {
@@ -111,6 +107,10 @@ Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
   options.model_type = model_type;
   options.adapter_dtype = dtype_of(s.question.lora_dtype);
   options.autocast = s.question.mixed_precision != MixedPrecision::none;
+  const bool is_sharded_when_asked = s.question.division == Division::fsdp1 && options.autocast;
+  if (is_sharded_when_asked && !has_quantized_base(s.question)) {
+    options.input_dtype = op::DType::f32;
+  }
   options.require_input_gradients = checkpoints;
   return step::apply_lora(graph, options);
 }
@@ -135,6 +135,10 @@ Result<model::Graph> with_frozen_parts(const Scenario& s, model::Graph graph) {
 bool has_head(const Scenario& s) { return s.build.parts.empty() || s.build.parts.back().is_last; }
 
 }  // namespace
+
+bool has_quantized_base(const FitQuestion& q) {
+  return q.method == Method::qlora || q.method == Method::gptq_lora;
+}
 
 Result<GraphPointer> built_graph_of(const Scenario& s) {
   if (s.question.megatron) {

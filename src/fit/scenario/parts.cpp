@@ -1,6 +1,7 @@
 #include "fit/scenario/parts.h"
 
 #include "fit/scenario/errors.h"
+#include "fit/scenario/graph.h"
 #include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
 #include "step/transform/liger.h"
@@ -147,7 +148,12 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.in_pipeline = s.question.stages > 1;
   fsdp.wrap.reshards = s.question.reshards;
   fsdp.wrap.ends = shards_ends(s.question);
-  fsdp.wrap.adapters = fsdp.version == 1 && s.question.method != Method::full;
+  // fms-acceleration's fused LoRA has FSDP ignore the adapters and averages their gradients itself
+  // (fms_acceleration_foak/utils.py: lora_adapters_switch_ddp_from_fsdp).
+  const bool is_fused_lora = s.question.kernels == Kernels::fast && has_quantized_base(s.question);
+  const bool has_adapters = fsdp.version == 1 && s.question.method != Method::full;
+  fsdp.wrap.adapters = has_adapters && !is_fused_lora;
+  fsdp.wrap.ignores_adapters = has_adapters && is_fused_lora;
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
   if (s.question.mixed_precision != MixedPrecision::none) {

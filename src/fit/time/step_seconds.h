@@ -21,14 +21,15 @@ using SecondsInterval = Estimate;
   return {times * one.low, times * one.expected, times * one.high, one.has_ends};
 }
 
-// What a step of the optimizer takes, all its micro-batches included: of the devices alone
-// (timing/step_time.h).
+// What a step of the optimizer takes, all its micro-batches included: of the devices, and of
+// their host where timing/step_time.h knows what it takes.
 struct StepTime {
   SecondsInterval step_seconds;
   double tokens_per_second = 0;      // of all devices; 0 where a sequence is no tokens
   double compute_seconds = 0;        // kernels alone
   double communication_seconds = 0;  // collectives alone
   double exposed_seconds = 0;        // of those, what the kernels stand still for
+  double host_seconds = 0;           // that they stand still for what the host launches late
   double pipeline_seconds = 0;       // that stages of a pipeline wait for each other
   int64_t kernels = 0;
   Provenance provenance = Provenance::extrapolated;

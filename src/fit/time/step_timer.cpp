@@ -249,6 +249,7 @@ Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTra
   time.compute_seconds = whole.compute_seconds;
   time.communication_seconds = whole.communication_seconds;
   time.exposed_seconds = whole.exposed_seconds;
+  time.host_seconds = whole.host_seconds;
   time.kernels = whole.launches;
   time.provenance = whole.provenance;
   time.basis = whole.basis;

@@ -168,6 +168,7 @@ Json time_json(const fit::StepTime& time) {
       .set("compute_seconds", time.compute_seconds)
       .set("communication_seconds", time.communication_seconds)
       .set("exposed_communication_seconds", time.exposed_seconds)
+      .set("host_seconds", time.host_seconds)
       .set("pipeline_waiting_seconds", time.pipeline_seconds)
       .set("kernels", time.kernels)
       .set("provenance", name_of(time.provenance))

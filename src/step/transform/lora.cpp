@@ -124,7 +124,7 @@ class LoraWriter {
     Var result = rewriter_.copy_of(operation);
     if (site.first != site.last) rewriter_.let_go(operation.inputs[0]);
     const Var result_dtype = g.dtype_of(result);
-    const Var x = g.to_like(rewriter_.value(site.input), adapter.a);
+    const Var x = cast_input(rewriter_.value(site.input), adapter);
     if (options_.dora) {
       const Var dropped = options_.dropout > 0 ? g.dropout(x, options_.dropout) : x;
       Var delta = dora_delta(g, dora_call(site, adapter, dropped, result));
@@ -133,6 +133,12 @@ class LoraWriter {
       result = g.add(std::move(result), delta_of(x, adapter));
     }
     return g.to_like(std::move(result), result_dtype);
+  }
+
+  Var cast_input(Var x, const Adapter& adapter) {
+    GraphBuilder& g = rewriter_.builder();
+    if (options_.input_dtype) return g.to(std::move(x), *options_.input_dtype);
+    return g.to_like(std::move(x), adapter.a);
   }
 
   [[nodiscard]] double scaling() const {

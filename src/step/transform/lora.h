@@ -30,6 +30,10 @@ struct LoraOptions {
   bool dora = false;  // DoRA's magnitude beside the two matrices; not beside quantized weights
   // peft's autocast_adapter_dtype: float32, whatever the base is in. Empty: the base's type.
   std::optional<model::DType> adapter_dtype = model::DType::f32;
+  // What peft casts an adapter's input to where its weight is not in the type that it computes in
+  // when peft asks: FSDP1's mixed precision has shards in float32, and gathers behind that
+  // question.
+  std::optional<model::DType> input_dtype;
   // Forward runs under torch.autocast: beside a bitsandbytes weight, peft leaves the casts to it.
   bool autocast = false;
   // enable_input_require_grads: reentrant checkpoints need an input that wants a gradient.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/builder.h"
 #include "step/train_step.h"
 
@@ -96,6 +98,21 @@ TEST(Lora, OnlyAdaptersGetGradientsAndStates) {
   }
   const int64_t adapters = 2 * (8 + 16) + 2 * (16 + 8);
   EXPECT_EQ(gradients, 2 * 4 * adapters);  // two steps in float32
+}
+
+// Under FSDP1 the weight that peft asks is a shard of another type than the one it computes with.
+TEST(Lora, CastsTheInputToTheTypeThatPeftSees) {
+  const auto casts = [](std::optional<model::DType> input_dtype) {
+    LoraOptions options = rank_of_two({"up"});
+    options.adapter_dtype = model::DType::bf16;
+    options.input_dtype = input_dtype;
+    const Graph graph = apply_lora(small_model(), options).value();
+    TrainOptions train;
+    train.weights = model::DType::bf16;
+    const StepTrace trace = trace_training(graph, train).value();
+    return std::ranges::count(trace.calls, op::OpKind::cast, &OperatorCall::kind);
+  };
+  EXPECT_GT(casts(model::DType::f32), casts({}));
 }
 
 TEST(Lora, RefusesARankThatNoMatrixCouldHave) {
