@@ -342,6 +342,8 @@ class TrainingRun:
                 model = divide(model, mesh)
             if has_adapter(options):
                 model = add_adapter(model, options)
+                if mesh is not None:
+                    tensor_ranks.tell_whole_sizes(model)
             if options.freeze:
                 from headroom.training_loops import freeze
                 freeze(model, options.freeze)

@@ -38,7 +38,15 @@ def divide(model, mesh):
     _apply(plan, model, mesh)
     if tied:
         model.tie_weights()
+    _tell_peft(model, mesh)
     return model
+
+
+def _tell_peft(model, mesh):
+    """Where peft looks for how a model that was loaded in parts is divided."""
+    from transformers.distributed import DistributedConfig
+    model._device_mesh = mesh
+    model.config.distributed_config = DistributedConfig(tp_size=mesh.size())
 
 
 def _plan_of(model, mesh):
@@ -56,6 +64,15 @@ def _apply(plan, model, mesh):
         return
     model._tp_plan = plan
     apply_tensor_parallelism(model, mesh)
+
+
+def tell_whole_sizes(model):
+    """peft 0.21 makes an adapter of the rank's own sizes and says so of it. transformers 5.23 asks row-parallel modules
+    for the whole input's size, and ends with an error where it is told a part of it; 5.17 does not ask."""
+    from torch.distributed.tensor import DTensor
+    for module in model.modules():
+        if isinstance(getattr(module, "weight", None), DTensor) and hasattr(module, "in_features"):
+            module.out_features, module.in_features = module.weight.shape
 
 
 def divide_sequences(model, mesh):

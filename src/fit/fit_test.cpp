@@ -370,6 +370,32 @@ TEST(Fit, APlannedAllocationIsARemedy) {
             after->remedies.end());
 }
 
+// DeepSpeed leaves weights of four bits as they are and shares out what the adapters' optimizer
+// has.
+TEST(Fit, QuantizedWeightsAreWholeUnderTheFirstStages) {
+  FitQuestion question = mistral(1, 256);
+  question.search = false;
+  const auto states_of = [&](const char* method) {
+    EXPECT_TRUE(question.set("method", method));
+    const auto found = answer(question);
+    EXPECT_TRUE(found) << found.error().to_string();
+    if (!found) return std::pair(Bytes(0), Bytes(0));
+    const auto& breakdown = found->memory.breakdown;
+    return std::pair(breakdown[Component::parameters], breakdown[Component::optimizer_states]);
+  };
+  const auto two = states_of("qlora,zero2:2");
+  const auto eight = states_of("qlora,zero2:8");
+  EXPECT_EQ(two.first, eight.first);
+  EXPECT_GT(two.second, eight.second);
+  ASSERT_TRUE(question.set("kbit-preparation", "all"));
+  EXPECT_FALSE(answer(question));
+  ASSERT_TRUE(question.set("kbit-preparation", "none"));
+  ASSERT_TRUE(question.set("method", "qlora,zero3:8"));
+  const auto third = answer(question);
+  ASSERT_FALSE(third);
+  EXPECT_NE(third.error().to_string().find("third stage"), std::string::npos);
+}
+
 // Less is between steps the more ranks there are; on the host, less still.
 TEST(Fit, TheThirdStageHoldsSharesOfAll) {
   FitQuestion question = mistral(4, 4096);  // so that the peak is in backward

@@ -145,12 +145,42 @@ def built(case):
     if case.get("checkpointing", "none") != "none":
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
+    if case.get("quantize"):
+        quantize(model)
     if case.get("lora_rank"):
         from peft import LoraConfig, get_peft_model
 
         model = get_peft_model(model, LoraConfig(
             r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
     return model, config
+
+
+def quantize(model):
+    """bitsandbytes' modules in the place of all linear ones but the head, as transformers loads a model in 4 bits."""
+    import bitsandbytes
+    head = model.get_output_embeddings()
+    for parent in list(model.modules()):
+        for name, linear in list(parent.named_children()):
+            if type(linear) is not torch.nn.Linear or linear is head:
+                continue
+            packed = bitsandbytes.nn.Linear4bit(
+                linear.in_features, linear.out_features, bias=linear.bias is not None, compute_dtype=torch.bfloat16,
+                compress_statistics=True, quant_type="nf4")
+            packed.weight = bitsandbytes.nn.Params4bit(
+                linear.weight.data, requires_grad=False, compress_statistics=True, quant_type="nf4", module=packed)
+            if linear.bias is not None:
+                packed.bias = torch.nn.Parameter(linear.bias.data)
+            setattr(parent, name, packed.to("cpu"))
+    model.is_loaded_in_4bit = True
+
+
+def scales_of(model):
+    """What weights of 4 bits are unpacked by. The map of the maxima's own codes is one for all on a GPU."""
+    states = [p.quant_state for p in model.parameters() if hasattr(p, "quant_state")]
+    for state in states:
+        yield from (state.absmax, state.code, state.offset, state.state2.absmax)
+    if states:
+        yield states[0].state2.code
 
 
 def saved_for_tensor_ranks(case, folder):
@@ -238,7 +268,7 @@ def train_by_zero(case):
             masters = optimizer.single_partition_of_fp32_groups
             states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
             gradients = [g for part in optimizer.averaged_gradients.values() for g in part or ()]
-            live.append([phase, {"parameters": bytes_of(model.parameters()), "gradients": bytes_of(gradients),
+            live.append([phase, {"parameters": bytes_of([*model.parameters(), *scales_of(model)]), "gradients": bytes_of(gradients),
                                  "states": bytes_of(states) + bytes_of(masters)}])
 
         note("construct")

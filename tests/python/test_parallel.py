@@ -65,6 +65,10 @@ ZERO = {
                       "arguments": {"reduce_bucket_size": 10000}},
     "2-lora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS,
                "arguments": {"reduce_bucket_size": 10000}},
+    "1-qlora": {"family": "llama", "ranks": 2, "stage": 1, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "nf4_double",
+                "arguments": {"reduce_bucket_size": 10000}},
+    "2-qlora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "nf4_double",
+                "arguments": {"reduce_bucket_size": 1000}},
 }
 # So that tiny models have parameters that persist and others, and reuse some within reach. Without prefetch but where a
 # case says so.
@@ -145,7 +149,7 @@ def real_ranks(method):
     """By case of a method, what each of its ranks has seen."""
     if method.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
         pytest.skip("deepspeed is not installed")
-    names = [name for name, case in CASES.items() if case["method"] == method]
+    names = [name for name in cases_of(method) if not lacks_modules(name)]
     cases = [{**CASES[name], "config": str(step_dump.CONFIGS / f"{CASES[name]['family']}.json")}
              for name in names]
     done = subprocess.run([sys.executable, str(Path(__file__).with_name("parallel_log.py"))],
@@ -156,11 +160,22 @@ def real_ranks(method):
     return dict(zip(names, json.loads(done.stdout.splitlines()[-1])))
 
 
+def lacks_modules(name):
+    return "quantize" in CASES[name] and importlib.util.find_spec("bitsandbytes") is None
+
+
+def ranks_of_zero(name):
+    if lacks_modules(name):
+        pytest.skip("bitsandbytes is not installed")
+    return real_ranks("zero")[name]
+
+
 def words_of(case):
     words = {"batch": 2, "seq": 16, "steps": case.get("steps", 2), "attention": "eager", "dtype": "bf16", "implementation": "loop",
              "checkpointing": case.get("checkpointing", "none"), "accumulation": case.get("accumulation", 1)}
     if "lora_rank" in case:
-        words |= {"lora_rank": case["lora_rank"], "lora_targets": ",".join(case["lora_targets"])}
+        words |= {"lora_rank": case["lora_rank"], "lora_targets": ",".join(case["lora_targets"]),
+                  "quantize": case.get("quantize", "")}
     if case["method"] == "ddp":
         arguments = case.get("arguments", {})
         words["ddp"] = case["ranks"]
@@ -286,7 +301,7 @@ def zero_blocks(blocks, first_of_zero):
 
 @pytest.mark.parametrize("name", cases_of("zero"))
 def test_zero_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
-    seen = real_ranks("zero")[name][0]
+    seen = ranks_of_zero(name)[0]
     # What the optimizer makes for itself is not listened to: fused, it makes nothing.
     blocks = ours(CASES[name], tmp_path, "blocks", implementation="fused")
     made = [block for phase, kind, _, _, block in blocks if phase == "construct" and kind == "gather"]
@@ -313,7 +328,7 @@ def test_a_rank_of_zero_holds_what_a_real_one_holds(name, tmp_path):
     """The first rank; others may hold padding, and as many or fewer of the gradients."""
     kinds = ("parameters", "gradients", "states")
     expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
-    ranks = real_ranks("zero")[name]
+    ranks = ranks_of_zero(name)
     for (_, held), (_, real) in zip(expected, ranks[0]["live"]):
         # The real log has no buffers, which are not ZeRO's.
         assert 0 <= held["parameters"] - real["parameters"] < 1024

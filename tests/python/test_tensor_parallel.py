@@ -22,6 +22,14 @@ CASES = {
                         "changes": {"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_size": 64}},
     "non_reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "non_reentrant"},
     "reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "reentrant"},
+    # Matrices of queries, keys and values have adapters whose second matrix is divided, that of answers one whose first.
+    "lora": {"family": "llama", "changes": HEADS, "lora": {"lora_targets": ["q_proj", "v_proj"]}},
+    "lora-everywhere": {"family": "llama", "changes": HEADS, "lora": {"lora_targets": ["all-linear"]}},
+    "lora-dropout": {"family": "qwen3", "changes": HEADS, "lora": {"lora_targets": ["q_proj", "o_proj"], "lora_dropout": 0.1}},
+    "lora-reentrant": {"family": "llama", "changes": HEADS, "checkpointing": "reentrant",
+                       "lora": {"lora_targets": ["q_proj", "v_proj", "down_proj"]}},
+    "lora-autocast": {"family": "llama", "changes": HEADS, "types": {"dtype": "float32", "autocast": "bfloat16"},
+                      "lora": {"lora_targets": ["q_proj", "o_proj"]}},
     "autocast": {"family": "llama", "changes": HEADS, "types": {"dtype": "float32", "autocast": "bfloat16"}},
 }
 # torchtitan's plan on transformers' modules. Masks are left out: they are made of whole sequences.
@@ -87,7 +95,10 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, tmp_path):
     settings = {**WORDS, "attention": case.get("attention", "eager"), "checkpointing": case.get("checkpointing", "none"),
                 "tensor_ranks": case.get("ranks", 2), "batch": case.get("batch", 2),
                 "sequence_parallel": int(case.get("sequence", False)), **case.get("types", {"dtype": "bfloat16"})}
-    oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings))
+    lora = {"lora_rank": 4, **case["lora"]} if "lora" in case else {}
+    oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings, **lora))
+    if lora:
+        settings |= lora | {"lora_targets": ",".join(lora["lora_targets"])}
     ours = step_dump.run(path, **settings)
     expected = trace_compare.flatten(trace_compare.events_of(oracle, 1), trace_compare.start_bytes(oracle, 1))
     actual = steady_blocks(ours)

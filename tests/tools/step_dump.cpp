@@ -232,14 +232,6 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
                                                      const std::string& model_type,
                                                      std::map<std::string, std::string>& words) {
   HEADROOM_ASSIGN(graph, with_kernels(std::move(graph), model_type, words));
-  if (const int ranks = std::atoi(words["tensor_ranks"].c_str()); ranks > 1) {
-    headroom::step::TensorParallelOptions tensor;
-    tensor.ranks = ranks;
-    tensor.model_type = model_type;
-    tensor.cuts_gradients = !words["fsdp"].empty() || !words["ddp"].empty();
-    tensor.is_sequence_parallel = words["sequence_parallel"] == "1";
-    HEADROOM_ASSIGN(graph, headroom::step::apply_tensor_parallel(graph, tensor));
-  }
   if (!words["quantize"].empty()) {
     const std::map<std::string, headroom::op::QuantizedFormat> formats{
         {"nf4", headroom::op::QuantizedFormat::nf4},
@@ -277,6 +269,14 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     ia3.model_type = model_type;
     ia3.require_input_gradients = is_checkpointed(words);
     HEADROOM_ASSIGN(graph, headroom::step::apply_ia3(graph, ia3));
+  }
+  if (const int ranks = std::atoi(words["tensor_ranks"].c_str()); ranks > 1) {
+    headroom::step::TensorParallelOptions tensor;
+    tensor.ranks = ranks;
+    tensor.model_type = model_type;
+    tensor.cuts_gradients = !words["fsdp"].empty() || !words["ddp"].empty();
+    tensor.is_sequence_parallel = words["sequence_parallel"] == "1";
+    HEADROOM_ASSIGN(graph, headroom::step::apply_tensor_parallel(graph, tensor));
   }
   if (!words["autocast"].empty()) {
     headroom::step::AutocastOptions autocast;

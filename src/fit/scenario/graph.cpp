@@ -165,15 +165,6 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (s.loss != Loss::hf && has_head(s)) {
     HEADROOM_TRY(rewrite(with_loss(s, *graph, model_type)));
   }
-  if (q.tensor_ranks > 1 && q.division == Division::gemini) {
-    HEADROOM_TRY(rewrite(step::apply_colossal_tensor(*graph, q.tensor_ranks)));
-  } else if (q.tensor_ranks > 1) {
-    HEADROOM_TRY(rewrite(
-        step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
-                                             .model_type = model_type,
-                                             .cuts_gradients = q.division != Division::none,
-                                             .is_sequence_parallel = q.sequence_parallel})));
-  }
   if (has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(with_quantized_base(s, *graph)));
   }
@@ -183,6 +174,15 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.method != Method::full) {
     HEADROOM_TRY(check_stage_adapters(s, *graph, model_type));
     HEADROOM_TRY(rewrite(with_adapters(s, *graph, model_type)));
+  }
+  if (q.tensor_ranks > 1 && q.division == Division::gemini) {
+    HEADROOM_TRY(rewrite(step::apply_colossal_tensor(*graph, q.tensor_ranks)));
+  } else if (q.tensor_ranks > 1) {
+    HEADROOM_TRY(rewrite(
+        step::apply_tensor_parallel(*graph, {.ranks = q.tensor_ranks,
+                                             .model_type = model_type,
+                                             .cuts_gradients = q.division != Division::none,
+                                             .is_sequence_parallel = q.sequence_parallel})));
   }
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));

@@ -176,6 +176,17 @@ step::DdpOptions ddp_options(const FitQuestion& q) {
 
 }  // namespace
 
+namespace {
+
+// Where nobody says what of a quantized model is prepared.
+void leave_unprepared(Scenario& s) {
+  if (s.question.method != Method::qlora || s.question.given.contains("kbit-preparation")) return;
+  s.question.kbit_preparation = KbitPreparation::none;
+  s.derived.push_back({"kbit-preparation", "none", SettingOrigin::derived});
+}
+
+}  // namespace
+
 void set_division(Scenario& s) {
   switch (s.question.division) {
     case Division::none:
@@ -193,6 +204,7 @@ void set_division(Scenario& s) {
         s.derived.push_back({"lora-dtype", s.question.dtype == Dtype::fp16 ? "fp16" : "bf16",
                              SettingOrigin::derived});
       }
+      leave_unprepared(s);
       return;
     case Division::gemini:
       s.train.parallel = step::GeminiOptions{.ranks = s.question.ranks,
@@ -206,10 +218,7 @@ void set_division(Scenario& s) {
   s.train.parallel = fsdp_options(s);
   // A unit's parameters are of one type, so trainers that shard a quantized model prepare nothing
   // (trl/trainer/sft_trainer.py: is_sharded_qlora).
-  if (s.question.method == Method::qlora && !s.question.given.contains("kbit-preparation")) {
-    s.question.kbit_preparation = KbitPreparation::none;
-    s.derived.push_back({"kbit-preparation", "none", SettingOrigin::derived});
-  }
+  leave_unprepared(s);
 }
 
 Result<void> set_loss(Scenario& s) {
@@ -378,8 +387,16 @@ Result<void> check_sequence_parallel(const Scenario& s) {
 // As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
 Result<void> check_tensor_parallel(const Scenario& s) {
   const FitQuestion& q = s.question;
-  if (q.method != Method::full) {
-    return unsupported("method", "adapters beside tensor-parallel modules");
+  if (q.method != Method::full && q.method != Method::lora) {
+    return unsupported("method", "adapters other than LoRA beside tensor-parallel modules");
+  }
+  if (q.method == Method::lora && q.division != Division::none) {
+    return unsupported("method",
+                       "adapters beside tensor-parallel modules within DDP or fully_shard");
+  }
+  if (q.method == Method::lora && q.sequence_parallel) {
+    return contradiction("sequence-parallel", "torchtitan's plan has no adapters beside it",
+                         "--sequence-parallel false, as transformers divides");
   }
   if (q.division != Division::none && q.division != Division::fsdp2 &&
       q.division != Division::ddp) {

@@ -83,6 +83,19 @@ Result<void> check_stage_3(const Scenario& s) {
   return {};
 }
 
+// Weights of 4 bits are no floating-point tensors, which are what DeepSpeed makes half precision:
+// they are whole on every rank of the first two stages.
+Result<void> check_quantized(const FitQuestion& q) {
+  if (q.division == Division::zero3) {
+    return unsupported("method", "quantized weights under ZeRO's third stage", "zero2 is");
+  }
+  if (q.kbit_preparation != KbitPreparation::none) {
+    return contradiction("kbit-preparation", "DeepSpeed makes the rest of the model half precision",
+                         "--kbit-preparation none");
+  }
+  return {};
+}
+
 }  // namespace
 
 // DeepSpeed makes the whole model half precision ("bf16": {"enabled": true}), keeps float32 masters
@@ -93,10 +106,12 @@ Result<void> check_zero(const Scenario& s) {
     return contradiction("dtype", "DeepSpeed's ZeRO is modelled with half precision of its own",
                          "--dtype bf16, as its configuration's \"bf16\" makes the model");
   }
-  if (q.method != Method::full && q.method != Method::lora) {
-    return unsupported("method", "what is neither full nor lora under ZeRO");
+  const bool has_lora = q.method == Method::lora || q.method == Method::qlora;
+  if (q.method != Method::full && !has_lora) {
+    return unsupported("method", "what is neither full nor LoRA nor QLoRA under ZeRO");
   }
-  if (q.method == Method::lora && q.lora_dtype != q.dtype) {
+  if (q.method == Method::qlora) HEADROOM_TRY(check_quantized(q));
+  if (has_lora && q.lora_dtype != q.dtype) {
     return contradiction("lora-dtype", "DeepSpeed makes adapters what it makes the model",
                          "leave it out");
   }

@@ -458,7 +458,7 @@ TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
   question.device = "a100-sxm-40gb";
   question.batch = 64;
   ASSERT_TRUE(question.set("checkpointing", "none"));
-  ASSERT_TRUE(question.set("method", "qlora"));
+  ASSERT_TRUE(question.set("method", "dora"));
   const auto chosen = choose_method(question, 2);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
   EXPECT_EQ(chosen->verdict(), Verdict::no);

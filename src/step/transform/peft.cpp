@@ -71,6 +71,23 @@ Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
                "--lora-targets", "targets are the ends of module names, such as q_proj"};
 }
 
+PeftPlace peft_place(const Parameter& parameter) {
+  constexpr std::string_view kWrapped = "base_model.model.";
+  constexpr std::string_view kBase = ".base_layer";
+  std::string module = module_of(parameter.name);
+  if (module.starts_with(kWrapped)) module.erase(0, kWrapped.size());
+  if (module.ends_with(kBase)) module.resize(module.size() - kBase.size());
+  if (!parameter.adapter) return {std::move(module)};
+  const auto is_part = [&](std::string_view end) {
+    if (!module.ends_with(end)) return false;
+    module.resize(module.size() - end.size());
+    return true;
+  };
+  if (is_part(".lora_A.default")) return {std::move(module), PeftPlace::Part::lora_a};
+  if (is_part(".lora_B.default")) return {std::move(module), PeftPlace::Part::lora_b};
+  return {std::move(module), PeftPlace::Part::other_adapter};
+}
+
 void name_as_peft_does(Graph& graph, std::vector<std::string> modules) {
   std::ranges::sort(modules);
   for (Parameter& parameter : graph.parameters) {

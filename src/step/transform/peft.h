@@ -34,6 +34,16 @@ struct ArchitectureTargets {
                                                             const std::vector<std::string>& targets,
                                                             std::string_view model_type);
 
+// Where a parameter of a PeftModel stands: in which module of the model that was wrapped, and as
+// what.
+struct PeftPlace {
+  enum class Part : uint8_t { base, lora_a, lora_b, other_adapter };
+  std::string module;  // "model.layers.0.self_attn.q_proj"
+  Part part = Part::base;
+};
+// Of a parameter of any other model, its module as it is.
+[[nodiscard]] PeftPlace peft_place(const model::Parameter& parameter);
+
 // Freezes what is no adapter, and names everything as in a PeftModel; `modules` are those that are
 // wrapped.
 void name_as_peft_does(model::Graph& graph, std::vector<std::string> modules);

@@ -9,6 +9,7 @@
 #include "step/interpreter.h"
 #include "step/transform/graph_rewriter.h"
 #include "step/transform/linear_site.h"
+#include "step/transform/peft.h"
 #include "step/transform/split_rules.h"
 #include "step/transform/tensor_plan.h"
 
@@ -130,7 +131,7 @@ class TensorParallelWriter {
   void choose(const TensorPlan& plan) {
     mark_head();
     for (const LinearSite& site : linear_sites(graph_)) {
-      const std::string& weight = graph_.parameters[site.weight].name;
+      const PeftPlace place = peft_place(graph_.parameters[site.weight]);
       if (head_.contains(site.product)) {
         divide({site, options_.is_sequence_parallel ? TensorStyle::colwise
                                                     : TensorStyle::colwise_gather_output});
@@ -138,9 +139,13 @@ class TensorParallelWriter {
         continue;
       }
       for (const TensorRule& of_plan : plan.rules) {
-        if (!names_module(std::string(of_plan.module), module_of(weight))) continue;
+        if (!names_module(std::string(of_plan.module), place.module)) continue;
         const TensorRule rule = divides_heads_ ? of_plan : with_whole_heads(of_plan);
-        divide({site, rule.style, rule.packed});
+        if (place.part == PeftPlace::Part::base) {
+          divide({site, rule.style, rule.packed});
+        } else {
+          divide_adapter(site, place, rule.style);
+        }
         break;
       }
     }
@@ -231,9 +236,24 @@ class TensorParallelWriter {
     }
   }
 
+  // Of a module with a part of the output, what answers for it; of one with a part of the input,
+  // what takes it. The other matrix is whole on every rank.
+  void divide_adapter(const LinearSite& site, const PeftPlace& place, TensorStyle style) {
+    if (style == TensorStyle::colwise) {
+      if (place.part == PeftPlace::Part::lora_b) divide({site, style});
+    } else if (style == TensorStyle::rowwise) {
+      if (place.part == PeftPlace::Part::lora_a) divide({site, style});
+    } else {
+      error_ = Error{ErrorCode::usage,
+                     place.module + ": peft divides no adapters beside a module that is " +
+                         std::string(name_of(style)),
+                     "--lora-targets", "modules whose output or input alone is divided"};
+    }
+  }
+
   void mark_reduced(std::string_view module) {
     for (const Parameter& parameter : graph_.parameters) {
-      if (names_module(std::string(module), module_of(parameter.name))) {
+      if (names_module(std::string(module), peft_place(parameter).module)) {
         reduced_.insert(parameter.value);
       }
     }
@@ -245,7 +265,7 @@ class TensorParallelWriter {
     for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
       const Parameter& parameter = graph_.parameters[i];
       if (parameter.tied_to || parameter.role != model::ParameterRole::embedding) continue;
-      const bool is_named = parameter.name == "model.embed_tokens.weight";
+      const bool is_named = peft_place(parameter).module == "model.embed_tokens";
       const bool is_vocabulary = parameter.shape.size() == 2 && parameter.shape[0] == vocabulary_;
       if (!(plan.is_transformers ? is_named : is_vocabulary) && !parts_[i]) continue;
       parts_[i] = {0, 1};
@@ -464,6 +484,13 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
                  "sequence parallelism of '" + std::string(options.model_type) +
                      "' is not modelled: torchtitan's plan is for Llama, Mistral, Qwen2 and Qwen3",
                  "--sequence-parallel", "false"};
+  }
+  const bool has_adapters = std::ranges::any_of(graph.parameters, &Parameter::adapter);
+  if (has_adapters && (!plan->is_transformers || options.is_sequence_parallel)) {
+    return Error{ErrorCode::usage,
+                 "peft divides adapters as transformers' own plan divides modules, and '" +
+                     std::string(options.model_type) + "' is not divided by that here",
+                 "--method", "full, or one that leaves modules whole: fsdp2:N, ddp:N"};
   }
   const auto apply = [&](bool divides_heads) {
     TensorParallelWriter writer(graph, options, divides_heads);

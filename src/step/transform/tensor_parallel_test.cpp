@@ -7,6 +7,7 @@
 
 #include "model/load.h"
 #include "step/train_step.h"
+#include "step/transform/lora.h"
 #include "step/transform/tensor_plan.h"
 
 namespace headroom::step {
@@ -60,6 +61,37 @@ Totals totals_of(const Graph& graph) {
     }
   }
   return totals;
+}
+
+Graph with_adapters(const std::string& model_type, std::vector<std::string> targets) {
+  LoraOptions lora;
+  lora.rank = 4;
+  lora.targets = std::move(targets);
+  lora.model_type = model_type;
+  return apply_lora(tiny(model_type), lora).value();
+}
+
+// As peft has them: of queries the second matrix, of answers the first.
+TEST(TensorParallel, AdaptersAreDividedAsTheirModulesAre) {
+  const Graph rank = divided(with_adapters("llama", {"q_proj", "o_proj"}), "llama", 4).value();
+  const auto shape_of = [&](const std::string& end) {
+    const auto found = std::ranges::find_if(
+        rank.parameters,
+        [&](const model::Parameter& parameter) { return parameter.name.ends_with(end); });
+    return found == rank.parameters.end() ? op::Dims{} : found->shape;
+  };
+  EXPECT_EQ(shape_of("0.self_attn.q_proj.lora_A.default.weight"), (op::Dims{4, 64}));
+  EXPECT_EQ(shape_of("0.self_attn.q_proj.lora_B.default.weight"), (op::Dims{16, 4}));
+  EXPECT_EQ(shape_of("0.self_attn.o_proj.lora_A.default.weight"), (op::Dims{4, 16}));
+  EXPECT_EQ(shape_of("0.self_attn.o_proj.lora_B.default.weight"), (op::Dims{64, 4}));
+  EXPECT_EQ(shape_of("0.self_attn.q_proj.base_layer.weight"), (op::Dims{16, 64}));
+}
+
+TEST(TensorParallel, AdaptersThatPeftDoesNotDivideAreRefused) {
+  const auto packed = divided(with_adapters("phi3", {"qkv_proj"}), "phi3", 4);
+  ASSERT_FALSE(packed);
+  EXPECT_NE(packed.error().to_string().find("qkv_proj"), std::string::npos);
+  EXPECT_FALSE(divided(with_adapters("opt", {"q_proj"}), "opt", 4));
 }
 
 TEST(TensorParallel, RanksTogetherComputeWhatOneDoes) {
