@@ -38,6 +38,7 @@ def measured(headroom_binary, tmp_path_factory):
     return folder, json.loads(done.stdout)
 
 
+@pytest.mark.full  # three quarters of a minute
 def test_the_clock_is_real(headroom_binary, tmp_path):
     done = headroom(headroom_binary, "bench", "device", "--seconds", "4", "--json", cwd=tmp_path)
     if done.returncode != 0:

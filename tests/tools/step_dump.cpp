@@ -276,6 +276,7 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     tensor.model_type = model_type;
     tensor.cuts_gradients = !words["fsdp"].empty() || !words["ddp"].empty();
     tensor.is_sequence_parallel = words["sequence_parallel"] == "1";
+    tensor.divides_embedding = words["whole_embedding"] != "1";
     HEADROOM_ASSIGN(graph, headroom::step::apply_tensor_parallel(graph, tensor));
   }
   if (!words["autocast"].empty()) {

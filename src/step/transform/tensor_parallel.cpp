@@ -265,7 +265,8 @@ class TensorParallelWriter {
     for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
       const Parameter& parameter = graph_.parameters[i];
       if (parameter.tied_to || parameter.role != model::ParameterRole::embedding) continue;
-      const bool is_named = peft_place(parameter).module == "model.embed_tokens";
+      const bool is_named =
+          options_.divides_embedding && peft_place(parameter).module == "model.embed_tokens";
       const bool is_vocabulary = parameter.shape.size() == 2 && parameter.shape[0] == vocabulary_;
       if (!(plan.is_transformers ? is_named : is_vocabulary) && !parts_[i]) continue;
       parts_[i] = {0, 1};

@@ -37,6 +37,8 @@ struct TensorParallelOptions {
   // which comes whole, is cut.
   bool cuts_gradients = false;
   bool is_sequence_parallel = false;
+  // transformers since 5.21; before, its plans leave the embedding whole.
+  bool divides_embedding = true;
 };
 
 // Apply it after fused kernels and adapters, and before autocast. Errors: no
