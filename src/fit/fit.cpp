@@ -27,6 +27,7 @@
 #include "fit/unquantized.h"
 #include "fit/words.h"
 #include "step/events_json.h"
+#include "step/transform/peft.h"
 #include "step/transform/tensor_plan.h"
 
 namespace headroom::fit {
@@ -113,11 +114,28 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
         "the heads do not come out even, so attention is whole on every rank; its products are "
         "divided and put together");
   }
+  // transformers' row-parallel modules ask for a whole input's size since 5.21, and peft says a
+  // part's of its adapters.
+  constexpr op::Version kAsksForWholeSizes{5, 21};
+  const bool has_divided_inputs =
+      std::ranges::any_of(step->graph->parameters, [&](const model::Parameter& parameter) {
+        const step::PeftPlace place = step::peft_place(parameter);
+        return place.part == step::PeftPlace::Part::lora_a &&
+               std::ranges::any_of(plan->rules, [&](const step::TensorRule& rule) {
+                 return rule.style == step::TensorStyle::rowwise &&
+                        step::names_module(std::string(rule.module), place.module);
+               });
+      });
+  if (has_divided_inputs && scenario.build.transformers >= kAsksForWholeSizes) {
+    answer.notes.emplace_back(
+        "peft 0.21 with transformers since 5.21 ends with an error in the first forward pass, "
+        "beside adapters of o_proj, down_proj and the like; 5.17 trains them");
+  }
   const bool has_rows = std::ranges::any_of(step->graph->operations, [](const auto& operation) {
     return operation.kind == op::OpKind::parallel_embedding &&
            operation.attributes.ints[1] == static_cast<int64_t>(op::RowsGradient::whole);
   });
-  if (has_rows) {
+  if (has_rows && scenario.question.method == Method::full) {
     answer.notes.emplace_back(
         "the embedding's gradient is whole on every rank, as DTensor makes it of a part of the "
         "rows");

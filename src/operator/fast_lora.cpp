@@ -12,8 +12,6 @@ namespace headroom::op {
 
 namespace {
 
-constexpr int64_t kBlock = 64;  // weights that share an absolute maximum
-
 double elements_of(const Tensor& tensor) { return static_cast<double>(tensor.elements()); }
 
 // The operators of one fused function, forward or backward, without history.
@@ -27,10 +25,13 @@ class FastLora {
     const bool is_gptq = q.format == QuantizedFormat::gptq;
     Tensor weight =
         is_gptq ? e_.empty({q.in, q.out}, DType::f16) : e_.empty({q.out, q.in}, q.unpacked);
-    Tensor maxima;
-    if (!is_gptq) maxima = e_.empty({(q.in * q.out + kBlock - 1) / kBlock}, DType::f32);
-    e_.kernel(OpKind::dequantize, 0, q.in * q.out / 2, weight.bytes());
-    return is_gptq ? weight : t(e_, weight);
+    if (is_gptq) {
+      e_.kernel(OpKind::dequantize, 0, q.in * q.out / 2, weight.bytes());
+      return weight;
+    }
+    const Tensor maxima = unpacked_maxima(e_, q);
+    unpack_nf4(e_, q, weight);
+    return t(e_, weight);
   }
 
   // torch.matmul of matrices; autocast casts a call's arguments last to first.

@@ -141,6 +141,10 @@ struct QuantizedLinear {
 // bitsandbytes' Linear4bit and Linear8bitLt, auto-gptq's QuantLinear. bias may be undefined.
 Tensor quantized_linear(Eager& e, const Tensor& input, const Tensor& bias,
                         const QuantizedLinear& module);
+// The absolute maxima of blocks of a weight of 4 bits, where they are quantized themselves, with
+// their offset added in place; and the kernel that unpacks the weight by them.
+Tensor unpacked_maxima(Eager& e, const QuantizedLinear& q);
+void unpack_nf4(Eager& e, const QuantizedLinear& q, const Tensor& weight);
 
 // --- normalization (normalization.cpp) ---------------------------------------------------------
 // Over the last dimension; weight and bias may be undefined.

@@ -16,19 +16,12 @@ int64_t packed_bytes(const QuantizedLinear& q) {
   return q.format == QuantizedFormat::int8 ? q.in * q.out : q.in * q.out / 2;
 }
 
-// dequantize_4bit: where the maxima are quantized themselves, they are unpacked first, and their
-// offset added in place.
+// dequantize_4bit.
 Tensor unpacked_nf4(Eager& e, const QuantizedLinear& q) {
-  const int64_t blocks = (q.in * q.out + kBlock - 1) / kBlock;
-  const int64_t maxima_bytes = blocks * op::element_size(DType::f32);
   Tensor maxima;
-  if (q.format == QuantizedFormat::nf4_double) {
-    maxima = e.empty({blocks}, DType::f32);
-    e.kernel(OpKind::dequantize, 0, blocks, maxima_bytes);
-    e.kernel(OpKind::add, 0, maxima_bytes, maxima_bytes);
-  }
+  if (q.format == QuantizedFormat::nf4_double) maxima = unpacked_maxima(e, q);
   Tensor weight = e.empty({q.out, q.in}, q.unpacked);
-  e.kernel(OpKind::dequantize, 0, packed_bytes(q) + maxima_bytes, weight.bytes());
+  unpack_nf4(e, q, weight);
   return weight;
 }
 
@@ -124,6 +117,20 @@ Tensor product_gptq(Eager& e, const Tensor& rows, const QuantizedLinear& q) {
 }
 
 }  // namespace
+
+Tensor unpacked_maxima(Eager& e, const QuantizedLinear& q) {
+  const int64_t blocks = (q.in * q.out + kBlock - 1) / kBlock;
+  Tensor maxima = e.empty({blocks}, DType::f32);
+  e.kernel(OpKind::dequantize, 0, blocks, maxima.bytes());
+  e.kernel(OpKind::add, 0, maxima.bytes(), maxima.bytes());
+  return maxima;
+}
+
+void unpack_nf4(Eager& e, const QuantizedLinear& q, const Tensor& weight) {
+  const int64_t blocks = (q.in * q.out + kBlock - 1) / kBlock;
+  e.kernel(OpKind::dequantize, 0, packed_bytes(q) + blocks * element_size(DType::f32),
+           weight.bytes());
+}
 
 Tensor quantized_linear(Eager& e, const Tensor& input, const Tensor& bias,
                         const QuantizedLinear& q) {

@@ -30,12 +30,27 @@ class BitsAndBytes : public Optimizer {
     for (const SlotList& group : parameter_groups(slots_, options_.decay_groups)) {
       for (Slot* slot : group) {
         initialize(e, recorder, *slot);
-        update_kernel(e, slot->tensor(), fused_traffic(*slot));
+        update_kernel(e, slot->tensor(), traffic(*slot));
       }
     }
   }
 
  private:
+  [[nodiscard]] bool is_paged(const Slot& slot) const {
+    return options_.kind == OptimizerKind::paged_adamw_8bit &&
+           slot.tensor().elements() >= kPagedFrom;
+  }
+
+  // Paged states, two of a byte an element, are where they were used last: on the device, while
+  // there is room.
+  [[nodiscard]] Traffic traffic(const Slot& slot) const {
+    Traffic traffic = fused_traffic(slot);
+    if (!is_paged(slot)) return traffic;
+    traffic.read_bytes += 2 * slot.tensor().elements();
+    traffic.written_bytes += 2 * slot.tensor().elements();
+    return traffic;
+  }
+
   void initialize(Eager& e, Recorder& recorder, Slot& slot) {
     if (slot.is_initialized) return;
     slot.is_initialized = true;
@@ -49,9 +64,7 @@ class BitsAndBytes : public Optimizer {
         maps_.push_back(make_state(e, recorder, slot, {kMapEntries}, DType::f32));
       }
     }
-    const bool is_paged =
-        options_.kind == OptimizerKind::paged_adamw_8bit && elements >= kPagedFrom;
-    for (int i = 0; i < moments && !is_paged; ++i) {
+    for (int i = 0; i < moments && !is_paged(slot); ++i) {
       slot.states.push_back(
           make_state_like(e, recorder, slot, slot.tensor(), is_quantized ? DType::u8 : DType::f32));
     }

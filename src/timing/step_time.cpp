@@ -268,6 +268,9 @@ Sustained sustained_on(const device::Device& device, const TimingModel& model) {
           {learned->host_launch_seconds, learned->host_unit_seconds}};
 }
 
+// By so much a host may be faster or slower than those of the runs that taught its times: chosen.
+constexpr double kHostsDiffer = 2;
+
 // Under FSDP1 alone, whose units are let go of (OperatorCall::let_go): elsewhere no run has shown
 // what the host adds (docs/measurements/2026-11-24-fit-time).
 HostCosts host_of(std::span<const OperatorCall> calls, const HostCosts& host) {
@@ -298,8 +301,9 @@ Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& q
   StepTime whole;
   pricer.add_up(whole);
   const HostCosts host = host_of(calls, sustained.host);
-  const auto slower = [&](double collectives) {
-    return replay(calls, seconds, {sustained.ratio, collectives, host}, repeated).seconds;
+  const auto at_pace = [&](double collectives, double of_host) {
+    const HostCosts costs{of_host * host.launch, of_host * host.unit};
+    return replay(calls, seconds, {sustained.ratio, collectives, costs}, repeated).seconds;
   };
   const Pace pace{sustained.ratio, 1, host};
   const Replayed expected = replay(calls, seconds, pace, repeated);
@@ -327,14 +331,18 @@ Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& q
     double down = sustained.ratio * (sum.middle - sum.low);
     double up = sustained.ratio * (sum.high - sum.middle);
     if (i == static_cast<size_t>(OperatorClass::all_reduce)) {
-      down = expected.seconds - slower(sum.low / sum.middle);
-      up = slower(sum.high / sum.middle) - expected.seconds;
+      down = expected.seconds - at_pace(sum.low / sum.middle, 1);
+      up = at_pace(sum.high / sum.middle, 1) - expected.seconds;
     }
     below += down * down;
     above += up * up;
     if (sum.middle <= longest) continue;
     longest = sum.middle;
     whole.basis = sum.basis;
+  }
+  if (host.launch > 0) {
+    below += std::pow(expected.seconds - at_pace(1, 1 / kHostsDiffer), 2);
+    above += std::pow(at_pace(1, kHostsDiffer) - expected.seconds, 2);
   }
   whole.seconds_low = std::max(0.0, whole.seconds - std::sqrt(below));
   whole.seconds_high = whole.seconds + std::sqrt(above);

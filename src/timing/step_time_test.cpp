@@ -81,6 +81,9 @@ TEST_F(StepTimeTest, TheHostShowsUnderFsdp1Alone) {
   EXPECT_NEAR(late.seconds, ahead.seconds + late.host_seconds, 1e-12);
   EXPECT_GE(late.seconds, 1000 * model_.in_step("eager-training")->host_launch_seconds);
   EXPECT_EQ(late.compute_seconds, ahead.compute_seconds);
+  // Another host may take half or twice as long.
+  EXPECT_LT(late.seconds_low, 0.55 * late.seconds);
+  EXPECT_GT(late.seconds_high, 1.9 * late.seconds);
 }
 
 TEST_F(StepTimeTest, LaunchesFollowOneAnother) {

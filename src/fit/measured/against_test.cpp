@@ -94,7 +94,6 @@ TEST(Against, ACalibrationThatHoldsNothingIsRefused) {
   EXPECT_NE(answer.error().message.find("corrects nothing"), std::string::npos);
 }
 
-// Of several GPUs people tell the most: of these stages the second holds more than the first.
 // fms-acceleration's counter does not see the weights of adapters that FSDP ignores.
 TEST(Against, WeightsThatACounterMissedAreNotHeldAgainstIt) {
   const auto after_step = [](const std::string& source, const std::string& configuration) {
@@ -118,6 +117,7 @@ TEST(Against, WeightsThatACounterMissedAreNotHeldAgainstIt) {
   EXPECT_EQ(after_step("somebody", plain), after_step("fms-acceleration", plain));
 }
 
+// Of several GPUs people tell the most: of these stages the second holds more than the first.
 TEST(Against, ARunInStagesIsHeldAgainstTheFullest) {
   const std::string table =
       "framework,parallelism,model,method,weights_dtype,mixed_precision,optimizer,micro_batch,"

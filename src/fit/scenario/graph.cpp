@@ -180,12 +180,12 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   } else if (q.tensor_ranks > 1) {
     constexpr op::Version kDividesEmbedding{5, 21};
     HEADROOM_TRY(rewrite(step::apply_tensor_parallel(
-        *graph, {.ranks = q.tensor_ranks,
-                 .model_type = model_type,
-                 .cuts_gradients = q.division != Division::none,
-                 .is_sequence_parallel = q.sequence_parallel,
-                 .divides_embedding =
-                     q.sequence_parallel || s.build.transformers >= kDividesEmbedding})));
+        *graph,
+        {.ranks = q.tensor_ranks,
+         .model_type = model_type,
+         .cuts_gradients = q.division != Division::none,
+         .is_sequence_parallel = q.sequence_parallel,
+         .divides_embedding = q.sequence_parallel || s.build.transformers >= kDividesEmbedding})));
   }
   if (q.kernels == Kernels::fast && has_quantized_base(q)) {
     HEADROOM_TRY(rewrite(step::apply_fast_lora(*graph, model_type)));

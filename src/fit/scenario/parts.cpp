@@ -387,8 +387,16 @@ Result<void> check_sequence_parallel(const Scenario& s) {
 // As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
 Result<void> check_tensor_parallel(const Scenario& s) {
   const FitQuestion& q = s.question;
+  if (has_quantized_base(q)) {
+    return unsupported("method", "quantized weights under tensor parallelism");
+  }
   if (q.method != Method::full && q.method != Method::lora) {
     return unsupported("method", "adapters other than LoRA beside tensor-parallel modules");
+  }
+  constexpr op::Version kPeftDivides{5, 4};
+  if (q.method == Method::lora && s.build.transformers < kPeftDivides) {
+    return contradiction("transformers", "peft divides adapters with transformers since 5.4",
+                         "a later one");
   }
   if (q.method == Method::lora && q.division != Division::none) {
     return unsupported("method",

@@ -70,7 +70,6 @@ std::string why_it_is_slower(const StepTime& time, const StepTime& first) {
   const std::array parts{
       Part{time.compute_seconds - first.compute_seconds, "computes ", " more"},
       Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
-      Part{time.host_seconds - first.host_seconds, "waits ", " longer for its host"},
       Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
   const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
   return percent(more) + " slower: " + most.before + percent(most.seconds) + most.behind;

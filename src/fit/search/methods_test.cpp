@@ -452,6 +452,20 @@ TEST(Methods, WhereNothingFitsTheHostsMemoryIsTried) {
 }
 
 // ZeRO takes no 4-bit weights, so nothing was tried, and nothing is said of it.
+// FSDP and ZeRO can prepare nothing of a quantized model; rows beside theirs train alike.
+TEST(Methods, OfAQuantizedModelNoRowPreparesMoreThanAnother) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("method", "qlora"));
+  const auto chosen = choose_method(question, 2);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  for (const MethodRow& row : chosen->rows) {
+    EXPECT_NE(row.flags.find("--kbit-preparation none"), std::string::npos) << row.flags;
+  }
+  EXPECT_TRUE(std::ranges::any_of(chosen->notes, [](const std::string& note) {
+    return note.find("--kbit-preparation") != std::string::npos;
+  }));
+}
+
 TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
   FitQuestion question = small_question();
   question.model = "meta-llama/Llama-2-70b-hf";

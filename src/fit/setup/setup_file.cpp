@@ -266,7 +266,11 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
   if (!setup.lora_targets.empty()) {
     flags.emplace_back("lora-targets", joined(setup.lora_targets));
   }
-  if (setup.tuning == Tuning::qlora) flags.emplace_back("kbit-preparation", "norms");  // TRL's
+  const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
+                             setup.sharing == Sharing::fsdp2;
+  if (setup.tuning == Tuning::qlora && !is_shared_out) {
+    flags.emplace_back("kbit-preparation", "norms");  // TRL's; what shares it out undoes that
+  }
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) {
     const bool is_whole = *setup.loss_chunks == 1;

@@ -280,6 +280,13 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
                                    {.method = "", .gpus = 8, .read = {}});
   ASSERT_TRUE(zero) << zero.error().to_string();
   EXPECT_EQ(zero->flags.front(), (FlagWords{"method", "zero2:8"}));
+  // What DeepSpeed makes half precision is prepared for nothing.
+  const auto quantized =
+      flags_of_setup(plain + "use_peft: true\nload_in_4bit: true\nbf16: true\ndeepspeed: ds.json\n",
+                     folder_ / "sft.yaml", {.method = "", .gpus = 8, .read = {}});
+  ASSERT_TRUE(quantized) << quantized.error().to_string();
+  EXPECT_EQ(quantized->flags.front(), (FlagWords{"method", "qlora,zero2:8"}));
+  for (const auto& [name, words] : quantized->flags) EXPECT_NE(name, "kbit-preparation");
   EXPECT_FALSE(flags_of_setup(plain + "deepspeed: none.json\n", folder_ / "sft.yaml"));
   EXPECT_FALSE(flags_of_setup(plain + "optim: galore_adamw\n", "t.yaml"));
 }

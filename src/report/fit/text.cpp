@@ -13,6 +13,8 @@
 namespace headroom::report {
 namespace {
 
+constexpr double kShownShare = 0.01;  // of a step: what the host's lateness takes is worth a line
+
 using fit::Component;
 using text::Align;
 using text::Style;
@@ -52,6 +54,9 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
     const std::string pace = pace_words(*answer.time);
     if (answer.time->pipeline_seconds > 0) {
       row("of it", seconds_words(answer.time->pipeline_seconds), "that stages wait for each other");
+    }
+    if (answer.time->host_seconds >= kShownShare * answer.time->step_seconds.expected) {
+      row("of it", seconds_words(answer.time->host_seconds), "that the host launches too late");
     }
     if (!pace.empty()) row("throughput", pace, answer.device.count > 1 ? "of all GPUs" : "");
   }

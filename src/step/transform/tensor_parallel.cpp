@@ -132,6 +132,10 @@ class TensorParallelWriter {
     mark_head();
     for (const LinearSite& site : linear_sites(graph_)) {
       const PeftPlace place = peft_place(graph_.parameters[site.weight]);
+      if (head_.contains(site.product) && place.part != PeftPlace::Part::base) {
+        divide_adapter(site, place, TensorStyle::colwise_gather_output);
+        continue;
+      }
       if (head_.contains(site.product)) {
         divide({site, options_.is_sequence_parallel ? TensorStyle::colwise
                                                     : TensorStyle::colwise_gather_output});
@@ -245,9 +249,9 @@ class TensorParallelWriter {
       if (place.part == PeftPlace::Part::lora_a) divide({site, style});
     } else {
       error_ = Error{ErrorCode::usage,
-                     place.module + ": peft divides no adapters beside a module that is " +
-                         std::string(name_of(style)),
-                     "--lora-targets", "modules whose output or input alone is divided"};
+                     place.module + ": adapters beside a module that is " +
+                         std::string(name_of(style)) + " cannot be modelled yet",
+                     "--lora-targets", "modules that are colwise or rowwise; or lora,fsdp2:N"};
     }
   }
 
@@ -491,7 +495,7 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
     return Error{ErrorCode::usage,
                  "peft divides adapters as transformers' own plan divides modules, and '" +
                      std::string(options.model_type) + "' is not divided by that here",
-                 "--method", "full, or one that leaves modules whole: fsdp2:N, ddp:N"};
+                 "--method", "one that leaves modules whole: lora,fsdp2:N, lora,ddp:N"};
   }
   const auto apply = [&](bool divides_heads) {
     TensorParallelWriter writer(graph, options, divides_heads);

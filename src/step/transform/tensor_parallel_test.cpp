@@ -91,6 +91,9 @@ TEST(TensorParallel, AdaptersThatPeftDoesNotDivideAreRefused) {
   const auto packed = divided(with_adapters("phi3", {"qkv_proj"}), "phi3", 4);
   ASSERT_FALSE(packed);
   EXPECT_NE(packed.error().to_string().find("qkv_proj"), std::string::npos);
+  const auto head = divided(with_adapters("llama", {"lm_head"}), "llama", 4);
+  ASSERT_FALSE(head);
+  EXPECT_NE(head.error().to_string().find("lm_head"), std::string::npos);
   EXPECT_FALSE(divided(with_adapters("opt", {"q_proj"}), "opt", 4));
 }
 
