@@ -120,7 +120,7 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
   const bool has_divided_inputs =
       std::ranges::any_of(step->graph->parameters, [&](const model::Parameter& parameter) {
         const step::PeftPlace place = step::peft_place(parameter);
-        return place.part == step::PeftPlace::Part::lora_a &&
+        return place.part == step::PeftPlace::Part::lora_a && plan &&
                std::ranges::any_of(plan->rules, [&](const step::TensorRule& rule) {
                  return rule.style == step::TensorStyle::rowwise &&
                         step::names_module(std::string(rule.module), place.module);

@@ -249,7 +249,8 @@ constexpr std::array<Field, 60> kFields{{
      [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
-      "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N; of N times M: "
+      "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
+      "qlora,zero2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
       "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); gemini:N, gemini:M,tp:N "
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
@@ -360,7 +361,8 @@ constexpr std::array<Field, 60> kFields{{
      [](FitQuestion& q, std::string_view w) { return choose("offload", w, kOffloads, q.offload); }},
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
-    {{"kbit-preparation", "WHAT", "with qlora, cast to float32: none, norms (TRL), all (peft)"},
+    {{"kbit-preparation", "WHAT",
+      "with qlora, cast to float32: none (so FSDP and ZeRO), norms (TRL), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
      }},

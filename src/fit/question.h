@@ -233,6 +233,10 @@ struct QuestionFlag {
   return question.division == Division::fsdp2 && question.stages == 1 &&
          question.shard_ends.value_or(question.accelerate);
 }
+// Whether what adapters stand beside is quantized.
+[[nodiscard]] inline bool has_quantized_base(const FitQuestion& question) {
+  return question.method == Method::qlora || question.method == Method::gptq_lora;
+}
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||
          question.offload == Offload::optimizer_and_parameters;

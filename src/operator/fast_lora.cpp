@@ -22,13 +22,8 @@ class FastLora {
 
   // fast_dequantize, dequant248: [in, out], as a view or as it is.
   Tensor unpacked(const QuantizedLinear& q) {
-    const bool is_gptq = q.format == QuantizedFormat::gptq;
-    Tensor weight =
-        is_gptq ? e_.empty({q.in, q.out}, DType::f16) : e_.empty({q.out, q.in}, q.unpacked);
-    if (is_gptq) {
-      e_.kernel(OpKind::dequantize, 0, q.in * q.out / 2, weight.bytes());
-      return weight;
-    }
+    if (q.format == QuantizedFormat::gptq) return unpacked_gptq(e_, q);
+    const Tensor weight = e_.empty({q.out, q.in}, q.unpacked);
     const Tensor maxima = unpacked_maxima(e_, q);
     unpack_nf4(e_, q, weight);
     return t(e_, weight);

@@ -141,8 +141,10 @@ struct QuantizedLinear {
 // bitsandbytes' Linear4bit and Linear8bitLt, auto-gptq's QuantLinear. bias may be undefined.
 Tensor quantized_linear(Eager& e, const Tensor& input, const Tensor& bias,
                         const QuantizedLinear& module);
-// The absolute maxima of blocks of a weight of 4 bits, where they are quantized themselves, with
-// their offset added in place; and the kernel that unpacks the weight by them.
+// A weight of 4 bits unpacked: GPTQ's as [in, out]; of bitsandbytes' the absolute maxima of its
+// blocks, where they are quantized themselves, with their offset added in place, and the kernel
+// that unpacks by them.
+Tensor unpacked_gptq(Eager& e, const QuantizedLinear& q);
 Tensor unpacked_maxima(Eager& e, const QuantizedLinear& q);
 void unpack_nf4(Eager& e, const QuantizedLinear& q, const Tensor& weight);
 

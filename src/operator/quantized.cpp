@@ -25,12 +25,6 @@ Tensor unpacked_nf4(Eager& e, const QuantizedLinear& q) {
   return weight;
 }
 
-Tensor unpacked_gptq(Eager& e, const QuantizedLinear& q) {
-  Tensor weight = e.empty({q.in, q.out}, DType::f16);
-  e.kernel(OpKind::dequantize, 0, packed_bytes(q), weight.bytes());
-  return weight;
-}
-
 // Scaled in place after the copy; the scales' own product is a row of float32.
 Tensor unpacked_int8(Eager& e, const QuantizedLinear& q, DType dtype) {
   Tensor weight = e.empty({q.out, q.in}, dtype);
@@ -117,6 +111,12 @@ Tensor product_gptq(Eager& e, const Tensor& rows, const QuantizedLinear& q) {
 }
 
 }  // namespace
+
+Tensor unpacked_gptq(Eager& e, const QuantizedLinear& q) {
+  Tensor weight = e.empty({q.in, q.out}, DType::f16);
+  e.kernel(OpKind::dequantize, 0, packed_bytes(q), weight.bytes());
+  return weight;
+}
 
 Tensor unpacked_maxima(Eager& e, const QuantizedLinear& q) {
   const int64_t blocks = (q.in * q.out + kBlock - 1) / kBlock;

@@ -104,7 +104,7 @@ class Fsdp1 final : public ShardedMethod {
       make_optimized(*unit);
       all.insert(all.end(), unit->optimized.begin(), unit->optimized.end());
     }
-    if (options_.wrap.ignores_adapters) construct_ignored(frame, all);
+    if (options_.wrap.adapters == WrapAdapters::ignored) construct_ignored(frame, all);
     return all;
   }
 

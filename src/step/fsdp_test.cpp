@@ -85,14 +85,14 @@ TEST(Fsdp1, IgnoredAdaptersAreWholeAndAveragedOneByOne) {
   const model::Graph graph = apply_lora(llama(), lora).value();
   TrainOptions options = options_of(4);
   auto& wrap = std::get<FsdpOptions>(options.parallel).wrap;
-  wrap.adapters = true;
+  wrap.adapters = WrapAdapters::apart;
   const auto count = [&](op::OpKind kind) {
     const StepTrace trace = trace_training(graph, options).value();
     return std::ranges::count(trace.calls, kind, &OperatorCall::kind);
   };
   const auto gathers = count(op::OpKind::all_gather);
   EXPECT_EQ(count(op::OpKind::all_reduce), 0);
-  wrap = {.ignores_adapters = true};
+  wrap.adapters = WrapAdapters::ignored;
   constexpr int64_t kAdapters = 2 * 2 * kLayers;
   EXPECT_LE(count(op::OpKind::all_gather), gathers - 2 * 2 * kAdapters);  // in each of two steps
   EXPECT_EQ(count(op::OpKind::all_reduce), 2 * kAdapters);

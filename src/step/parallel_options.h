@@ -15,12 +15,14 @@ namespace headroom::step {
 // fully_shard's reshard_after_forward, by unit: what is gathered again in backward.
 enum class Reshards : uint8_t { layers, all_but_last_layer, none };
 
+// Where FSDP puts adapters: into their layers' units, each matrix into a unit of its own, or
+// nowhere (ignored_modules), where they are whole on each rank and their gradients averaged one by
+// one as hooks on them do.
+enum class WrapAdapters : uint8_t { with_layers, apart, ignored };
+
 // Which modules FSDP wraps (sharded_units.h).
 struct WrapOptions {
-  bool adapters = false;  // each adapter's matrix is a unit of its own
-  // Adapters are in no unit (ignored_modules): whole on each rank, their gradients averaged one by
-  // one as hooks on them do.
-  bool ignores_adapters = false;
+  WrapAdapters adapters = WrapAdapters::with_layers;
   // A checkpointed layer's second run has the unit's hooks run again: transformers up to 4.51 calls
   // the wrapped layer from within the checkpoint. Later ones have the checkpoint within the layer.
   bool inside_checkpoints = false;

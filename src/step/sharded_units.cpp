@@ -42,9 +42,9 @@ class Units {
     taken_.resize(graph_.parameters.size());
     std::vector<ShardedUnit> units;
     for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
-      if (options_.ignores_adapters && graph_.parameters[i].adapter) taken_[i] = true;
+      taken_[i] = options_.adapters == WrapAdapters::ignored && graph_.parameters[i].adapter;
     }
-    if (options_.adapters) {
+    if (options_.adapters == WrapAdapters::apart) {
       for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
         if (graph_.parameters[i].trainable && uses_[i].end > 0) units.push_back(unit_of_leaf(i));
       }

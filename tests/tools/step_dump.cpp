@@ -79,7 +79,9 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.weights = weights;
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
     fsdp.reduce = headroom::op::parse_dtype(words["fsdp_reduce"]);
-    fsdp.wrap.adapters = fsdp.version == 1 && !words["lora_rank"].empty();
+    if (fsdp.version == 1 && !words["lora_rank"].empty()) {
+      fsdp.wrap.adapters = headroom::step::WrapAdapters::apart;
+    }
     fsdp.wrap.reshards = words["fsdp_reshards"] == "none" ? headroom::step::Reshards::none
                          : words["fsdp_reshards"] == "but-last"
                              ? headroom::step::Reshards::all_but_last_layer

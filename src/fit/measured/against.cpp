@@ -77,7 +77,7 @@ Result<AskedRow> predict_operator(const text::CsvTable& table, size_t row) {
 
 Bytes ignored_weights(const Scenario& scenario, const Prediction& prediction) {
   const auto* fsdp = std::get_if<step::FsdpOptions>(&scenario.train.parallel);
-  if (fsdp == nullptr || !fsdp->wrap.ignores_adapters) return {};
+  if (fsdp == nullptr || fsdp->wrap.adapters != step::WrapAdapters::ignored) return {};
   return Bytes(prediction.trainable_count *
                op::element_size(dtype_of(scenario.question.lora_dtype)));
 }

@@ -136,10 +136,6 @@ bool has_head(const Scenario& s) { return s.build.parts.empty() || s.build.parts
 
 }  // namespace
 
-bool has_quantized_base(const FitQuestion& q) {
-  return q.method == Method::qlora || q.method == Method::gptq_lora;
-}
-
 Result<GraphPointer> built_graph_of(const Scenario& s) {
   if (s.question.megatron) {
     HEADROOM_ASSIGN(model::Graph stage, model::build_megatron_stage(s.question.megatron->stage));

@@ -16,7 +16,4 @@ Result<GraphPointer> built_graph_of(const Scenario& scenario);
 // `built` itself where nothing is to be rewritten.
 Result<GraphPointer> graph_of(const Scenario& scenario, GraphPointer built);
 
-// Whether what adapters stand beside is quantized, as --method says.
-[[nodiscard]] bool has_quantized_base(const FitQuestion& question);
-
 }  // namespace headroom::fit

@@ -1,7 +1,6 @@
 #include "fit/scenario/parts.h"
 
 #include "fit/scenario/errors.h"
-#include "fit/scenario/graph.h"
 #include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
 #include "step/transform/liger.h"
@@ -152,8 +151,9 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   // (fms_acceleration_foak/utils.py: lora_adapters_switch_ddp_from_fsdp).
   const bool is_fused_lora = s.question.kernels == Kernels::fast && has_quantized_base(s.question);
   const bool has_adapters = fsdp.version == 1 && s.question.method != Method::full;
-  fsdp.wrap.adapters = has_adapters && !is_fused_lora;
-  fsdp.wrap.ignores_adapters = has_adapters && is_fused_lora;
+  if (has_adapters) {
+    fsdp.wrap.adapters = is_fused_lora ? step::WrapAdapters::ignored : step::WrapAdapters::apart;
+  }
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
   fsdp.wrap.inside_checkpoints = s.build.transformers < kCheckpointsWithinLayers;
   if (s.question.mixed_precision != MixedPrecision::none) {
@@ -341,8 +341,7 @@ Result<void> check_fsdp(const Scenario& s) {
                          "--sync-each-batch false, as accelerate accumulates; or --grad-accum 1");
   }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
-  const bool is_quantized = q.method == Method::qlora || q.method == Method::gptq_lora;
-  if (is_quantized && q.division == Division::fsdp2) {
+  if (has_quantized_base(q) && q.division == Division::fsdp2) {
     return unsupported("method", "quantized weights under fully_shard");
   }
   if (q.method == Method::qlora && q.kbit_preparation != KbitPreparation::none) {
@@ -484,7 +483,7 @@ Result<void> check_compile(const Scenario& s) {
                          "--loss hf, or --compile layers");
   }
   if (!q.compile.layers) return {};
-  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+  if (has_quantized_base(q)) {
     return unsupported("compile", "quantized modules in compiled layers");
   }
   if (q.kernels != Kernels::none) {
@@ -539,7 +538,7 @@ Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};
   if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
-  if (q.method == Method::qlora || q.method == Method::gptq_lora) {
+  if (has_quantized_base(q)) {
     return unsupported("checkpointing", "selective checkpointing of quantized modules");
   }
   if (q.kernels == Kernels::fast) {

@@ -212,7 +212,7 @@ Result<void> shorten_default_sequence(Scenario& s) {
 // weights and traced modules have types of their own.
 void set_autocast_weights(Scenario& s) {
   FitQuestion& q = s.question;
-  const bool has_own = s.traced || q.method == Method::qlora || q.method == Method::gptq_lora;
+  const bool has_own = s.traced || has_quantized_base(q);
   if (q.mixed_precision == MixedPrecision::none || has_own || q.given.contains("dtype")) return;
   q.dtype = Dtype::fp32;
   s.derived.push_back({"dtype", "fp32", SettingOrigin::derived});

@@ -136,21 +136,15 @@ struct Way {
   std::optional<Precision> precision;
 };
 
-// Ways that share a quantized model out can prepare nothing of it in float32: in a search none
-// does, so that its rows train alike.
 constexpr const char* kNothingPrepared =
     "of the quantized model nothing is prepared in float32 in any row (--kbit-preparation none), "
     "since FSDP and ZeRO leave it so; on one GPU all is, unless told otherwise";
 
-bool is_left_unprepared(const FitQuestion& question) {
-  return question.method == Method::qlora && question.kbit_preparation == KbitPreparation::none;
-}
-
-FitQuestion without_preparation(FitQuestion question) {
-  const bool is_open =
-      question.method == Method::qlora && !question.given.contains("kbit-preparation");
-  if (is_open) question.kbit_preparation = KbitPreparation::none;
-  return question;
+// Some ways to divide a quantized model prepare nothing of it in float32: where nobody says, none
+// does, so that rows train alike.
+bool is_left_unprepared(const FitQuestion& question, const WayToDivide& division) {
+  return question.method == Method::qlora && !question.given.contains("kbit-preparation") &&
+         !division.words.empty();
 }
 
 Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
@@ -162,7 +156,10 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   row.checkpointing = way.checkpointing;
   row.flags = "--method " + row.method;
   HEADROOM_TRY(candidate.question.set("method", row.method));
-  if (is_left_unprepared(question)) row.flags += " --kbit-preparation none";
+  if (is_left_unprepared(question, way.division)) {
+    candidate.question.kbit_preparation = KbitPreparation::none;
+    row.flags += " --kbit-preparation none";
+  }
   if (way.division.divides_sequences) {
     HEADROOM_TRY(candidate.question.set("sequence-parallel", "true"));
     row.divides_sequences = true;
@@ -536,7 +533,7 @@ Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& 
 
 Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
                                     const SearchProgress& progress) {
-  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(without_preparation(asked), gpus));
+  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
   HEADROOM_TRY(cluster_of(question, gpus));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
@@ -550,7 +547,10 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   answer.grad_accum = question.grad_accum;
   explain(answer);
   if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
-  if (is_left_unprepared(question)) answer.notes.emplace_back(kNothingPrepared);
+  const bool is_prepared_alike = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
+    return row.flags.find("--kbit-preparation") != std::string::npos;
+  });
+  if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   return answer;
 }

@@ -21,7 +21,7 @@ Result<std::vector<std::optional<Precision>>> precisions_of(const Scenario& scen
   const FitQuestion& question = scenario.question;
   std::vector<std::optional<Precision>> precisions;
   if (!question.any_precision) return std::vector{std::optional<Precision>()};
-  if (scenario.traced || question.method == Method::qlora || question.method == Method::gptq_lora) {
+  if (scenario.traced || has_quantized_base(question)) {
     return contradiction("mixed-precision",
                          "the types of a module of your own, or of quantized weights, are theirs",
                          "none, bf16 or fp16 in place of any");
