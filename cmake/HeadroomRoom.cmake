@@ -36,7 +36,7 @@ endfunction()
 
 # Of a test's file compiling takes longer than what its own code, which calls a room's, runs.
 function(headroom_room_test_properties target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
   target_link_libraries(${target} PRIVATE headroom_warnings headroom_room_test_main)
 endfunction()
 

@@ -24,6 +24,12 @@ except fake_cuda.FakeCudaUnavailable as unavailable:
     print(f"conftest: {unavailable}", file=sys.stderr)
 
 
+def pytest_configure(config):
+    import matrix
+
+    matrix.is_whole = "not full" not in config.option.markexpr
+
+
 def load_tool(path):
     """A script of the repo as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, REPO / path)
