@@ -178,18 +178,27 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
   }
 }
 
+// Where parameters are shared out, those of four bits are if their bytes pass for elements of the
+// model's type: accelerate's fsdp2_prepare_model (1.15), peft's guides of FSDP and of ZeRO.
+void add_storage_note(const FitQuestion& question, FitAnswer& answer) {
+  const bool is_shared = is_fsdp(question.division) || question.division == Division::zero3;
+  if (question.method != Method::qlora || !is_shared) return;
+  answer.notes.push_back(
+      std::string("four-bit weights are shared out with bnb_4bit_quant_storage in the model's "
+                  "type, which this counts; with the default, uint8, ") +
+      (question.division == Division::fsdp1   ? "FSDP refuses them"
+       : question.division == Division::fsdp2 ? "accelerate keeps them whole on every rank"
+                                              : "no source was read"));
+}
+
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none && question.stages == 1) return;
+  add_storage_note(question, answer);
   if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "
         "this method was at hand");
     return;
-  }
-  if (question.method == Method::qlora) {
-    answer.notes.push_back(
-        "quantized weights are sharded only with bnb_4bit_quant_storage in the model's type, which "
-        "this counts; FSDP refuses the default, uint8");
   }
   if (question.division == Division::fsdp2) {
     answer.notes.push_back(

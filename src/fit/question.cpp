@@ -250,7 +250,7 @@ constexpr std::array<Field, 60> kFields{{
     {{"method", "KIND",
       "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
-      "qlora,zero2:N; of N times M: "
+      "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
       "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); gemini:N, gemini:M,tp:N "
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},

@@ -298,9 +298,9 @@ void Checkpointer::recompute(Recomputation& r) {
   // The run is cut off at the last tensor wanted; if that is an input of its operator, the operator
   // is interrupted before it runs.
   interpreter_.set_stop([this, &r] {
-    if (++r.operation > r.last_operation) return true;
-    if (r.operation == r.last_operation && !r.last_is_output) eager_.set_muted(true);
-    return false;
+    const bool is_last = ++r.operation == r.last_operation;
+    if (is_last && !r.last_is_output) eager_.set_muted(true);
+    return is_last;
   });
   {
     InputsInPlace in_place(graph_.regions[r.region], *r.frame, r.inputs);

@@ -171,6 +171,7 @@ class Fsdp2 final : public ShardedMethod {
     unit.places.clear();
     unit.inputs.clear();
     unit.all_reduced = Tensor();
+    unit.gathered = Tensor();  // for a backward that did not come
   }
 
   void construct_parameter(Unit& unit, uint32_t index, Frame& frame) {
@@ -325,6 +326,7 @@ class Fsdp2 final : public ShardedMethod {
       const op::Edge edge = eager_.gradient_edge(frame[id]);
       Watch& watch = watches_[edge.node.get()];
       if (watch.sequence != edge.node->sequence) watch = {edge.node->sequence, {}};
+      if (edge.node->variable) watch.accumulates = edge.node;
       watch.units.push_back(&unit);
     }
   }
@@ -355,7 +357,6 @@ class Fsdp2 final : public ShardedMethod {
       type = gradient.dtype();
     }
     if (reduces_ || !options_.in_pipeline) let_go(unit);
-    unit.gathered = Tensor();
     if (!reduces_) return widen(with_gradient);
     if (unit.root->reduced) recorder_.await(unit.root->reduction);
     unit.root->reduced = Tensor();
@@ -428,10 +429,12 @@ class Fsdp2 final : public ShardedMethod {
     return op::to(eager_, output, kept);
   }
 
-  // Which units' forward a node made an output of; nodes are recognised, not held.
+  // Which units' forward a node made an output of; nodes are recognised, and held alone where
+  // nobody else does: an output that asked for a gradient was made by none.
   struct Watch {
     uint64_t sequence = 0;
     std::vector<Unit*> units;
+    op::NodeRef accumulates = {};
   };
 
   std::vector<std::unique_ptr<Root>> roots_;  // by chunk

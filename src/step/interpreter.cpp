@@ -369,13 +369,14 @@ void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
       case model::InstructionKind::enter: {
         const model::Region& region = graph_.regions[instruction.index];
         if (!handler_ || !handler_(instruction.index, frame)) run_region(instruction.index, frame);
+        if (is_cut_off_) return;
         i = region.end - 1;
         break;
       }
       case model::InstructionKind::leave:
         break;
       case model::InstructionKind::operation: {
-        if (stop_ && stop_()) return;
+        is_cut_off_ = is_last_ && is_last_();
         const Operation& operation = graph_.operations[instruction.index];
         inputs.clear();
         for (const model::ValueId id : operation.inputs) {
@@ -387,6 +388,7 @@ void Interpreter::run(uint32_t begin, uint32_t end, Frame& frame) {
           frame[operation.outputs[o]] = std::move(outputs[o]);
         }
         outputs.clear();
+        if (is_cut_off_) return;
         break;
       }
     }

@@ -46,8 +46,12 @@ class Interpreter {
   Interpreter(op::Eager& eager, const model::Graph& graph) : eager_(eager), graph_(graph) {}
 
   void set_region_handler(RegionHandler handler) { handler_ = std::move(handler); }
-  // Where to stop: called before each operation; true ends the run (early stop of a recomputation).
-  void set_stop(std::function<bool()> stop) { stop_ = std::move(stop); }
+  // Called before each operation: whether it is the last. What is around it does not end then, and
+  // nobody is called who would be behind it (a recomputation is cut off by an exception).
+  void set_stop(std::function<bool()> is_last) {
+    is_last_ = std::move(is_last);
+    is_cut_off_ = false;
+  }
   // Who is called before and after the instructions that are marked; the marks must outlive the
   // runs.
   using Watcher = std::function<void(uint32_t instruction, bool is_after, Frame& frame)>;
@@ -67,7 +71,8 @@ class Interpreter {
   op::Eager& eager_;
   const model::Graph& graph_;
   RegionHandler handler_;
-  std::function<bool()> stop_;
+  std::function<bool()> is_last_;
+  bool is_cut_off_ = false;
   const SkippedInstructions* skipped_ = nullptr;
   const InstructionMarks* marks_ = nullptr;
   Watcher watcher_;

@@ -45,6 +45,9 @@ class ParallelMethod {
   // Around instruction `instruction`, where marks() asks for it.
   virtual void before(uint32_t /*instruction*/, Frame&) {}
   virtual void after(uint32_t /*instruction*/, Frame&) {}
+  // What a checkpoint did not keep is there again: a forward is over, or was cut off where it had
+  // all.
+  virtual void recomputed() {}
   // A node of the backward graph is about to run.
   virtual void before_backward(op::Node&) {}
   // A leaf has its gradient.

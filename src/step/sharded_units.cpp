@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "step/transform/input_gradients.h"
+
 namespace headroom::step {
 
 namespace {
@@ -96,6 +98,15 @@ class Units {
     return unit;
   }
 
+  ShardedUnit unit_of_embedding(uint32_t embedding) {
+    ShardedUnit unit = unit_of_leaf(embedding);
+    unit.inputs.clear();  // indices
+    unit.end = with_hook(graph_, unit.end - 1) + 1;
+    const Operation& last = graph_.operations[graph_.instructions[unit.end - 1].index];
+    unit.outputs.assign(last.outputs.begin(), last.outputs.end());
+    return unit;
+  }
+
   ShardedUnit unit_of_layer(const model::Region& region) {
     ShardedUnit unit;
     unit.begin = region.begin + (options_.inside_checkpoints ? 1 : 0);
@@ -133,8 +144,7 @@ class Units {
     const auto count = static_cast<uint32_t>(graph_.parameters.size());
     const bool is_tied = head < count && graph_.parameters[head].tied_to.has_value();
     if (embedding < count && uses_[embedding].end > 0 && !is_tied && head < count) {
-      units.push_back(unit_of_leaf(embedding));
-      units.back().inputs.clear();  // indices
+      units.push_back(unit_of_embedding(embedding));
     }
     if (head < count && !is_tied && uses_[head].begin >= layers_end) {
       units.push_back(unit_of_head(head, layers_end));

@@ -330,7 +330,10 @@ class TrainingRun {
   EngineOptions engine_options() {
     EngineOptions engine;
     engine.accumulate_in_place = options_.accumulate_in_place;
-    engine.hooks.unpack = [this](op::Node& node) { checkpointer_.unpack(node); };
+    engine.hooks.unpack = [this](op::Node& node) {
+      checkpointer_.unpack(node);
+      if (parallel_) parallel_->recomputed();
+    };
     engine.hooks.before = [this](op::Node& node) {
       if (parallel_) parallel_->before_backward(node);
     };

@@ -111,16 +111,13 @@ class Zero3 final : public ParallelMethod {
   void before(uint32_t instruction, Frame& frame) override {
     for (const size_t index : beginning_.at(instruction)) {
       coordinator_->begin_forward(index, eager_.thread() == op::ThreadKind::autograd);
-      const bool has_parameters = !modules_[index].what.parameters.empty();
-      if (has_parameters && eager_.grad_enabled()) wrap_inputs(index, frame);
+      if (eager_.grad_enabled()) wrap_inputs(index, frame);
     }
   }
 
   void after(uint32_t instruction, Frame& frame) override {
     for (const size_t index : std::views::reverse(ending_.at(instruction))) {  // the inner before
       restore_inputs(modules_[index], frame);
-      // An operator that recomputation interrupts does not come to the hooks behind it.
-      if (eager_.is_muted()) continue;
       coordinator_->end_forward(index);
       if (eager_.grad_enabled()) watch_outputs(index, frame);
     }
@@ -133,6 +130,11 @@ class Zero3 final : public ParallelMethod {
     watches_.erase(at);
     // The outer begin before the inner.
     for (const size_t module : std::views::reverse(modules)) coordinator_->begin_backward(module);
+  }
+
+  void recomputed() override {
+    for (const size_t index : begun_again_) modules_[index].inputs.clear();
+    begun_again_.clear();
   }
 
   void accumulated(const Tensor& leaf) override {
@@ -167,10 +169,12 @@ class Zero3 final : public ParallelMethod {
   }
 
  private:
-  // Which modules' forward a node made an output of; nodes are recognised, not held.
+  // Which modules' forward a node made an output of; nodes are recognised, and held alone where
+  // nobody else does: an output that asked for a gradient was made by none.
   struct Watch {
     uint64_t sequence = 0;
     std::vector<size_t> modules;
+    op::NodeRef accumulates = {};
   };
 
   void step_sub_groups(const std::function<void()>& step) {
@@ -334,8 +338,9 @@ class Zero3 final : public ParallelMethod {
     Module& module = modules_[index];
     module.inputs.clear();
     module.awaited = 0;
+    if (eager_.thread() == op::ThreadKind::autograd) begun_again_.push_back(index);
     for (const model::ValueId id : module.what.inputs) {
-      if (!frame[id] || !frame[id].requires_grad()) continue;
+      if (id == model::kNoValue || !frame[id] || !frame[id].requires_grad()) continue;
       const Tensor input = frame[id];
       Tensor wrapped = eager_.alias(input, input.sizes(), input.strides());
       op::Node* node = eager_.history("PostBackwardFunctionModuleBackward", {&input}, {&wrapped});
@@ -363,6 +368,7 @@ class Zero3 final : public ParallelMethod {
       const op::Edge edge = eager_.gradient_edge(frame[id]);
       Watch& watch = watches_[edge.node.get()];
       if (watch.sequence != edge.node->sequence) watch = {edge.node->sequence, {}};
+      if (edge.node->variable) watch.accumulates = edge.node;
       watch.modules.push_back(index);
     }
   }
@@ -497,6 +503,7 @@ class Zero3 final : public ParallelMethod {
   std::unordered_map<uint32_t, std::vector<size_t>> ending_;
   std::optional<Zero3Coordinator> coordinator_;
   std::unordered_map<const op::Node*, Watch> watches_;
+  std::vector<size_t> begun_again_;  // modules of a recomputation, which may be cut off within them
   std::vector<SubGroup> sub_groups_;
   std::unordered_map<const op::TensorImpl*, size_t> trained_;  // indices into parameters_
   Tensor flat_;                                                // shares of what is trained

@@ -40,8 +40,7 @@ void Zero3Coordinator::begin_forward(size_t module, bool is_recomputed) {
 void Zero3Coordinator::end_forward(size_t module) { end(module, false); }
 
 void Zero3Coordinator::begin_backward(size_t module) {
-  const bool has_parameters = !modules_[module].empty();
-  if (has_parameters && std::ranges::find(in_backward_, module) == in_backward_.end()) {
+  if (std::ranges::find(in_backward_, module) == in_backward_.end()) {
     in_backward_.push_back(module);
   }
   begin(module, false);
@@ -128,7 +127,7 @@ void Zero3Coordinator::look_ahead(size_t module) {
 
 // release_sub_module
 void Zero3Coordinator::end(size_t module, bool is_backward) {
-  if (modules_[module].empty()) return;
+  if (modules_[module].empty() && !is_backward) return;
   std::set<size_t> going;
   if (record_ == Record::made) {
     const auto [at, is_new] = decided_.try_emplace({module, step_});

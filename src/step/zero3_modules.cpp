@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "step/transform/input_gradients.h"
+
 namespace headroom::step {
 
 namespace {
@@ -85,6 +87,7 @@ class Modules {
       }
       made.insert(operation.outputs.begin(), operation.outputs.end());
     }
+    module.last = with_hook(graph_, module.last);
     const Operation& last = graph_.operations[graph_.instructions[module.last].index];
     module.outputs.assign(last.outputs.begin(), last.outputs.end());
   }
@@ -100,7 +103,7 @@ class Modules {
       const bool is_module =
           is_layer || region.kind == RegionKind::attention || region.kind == RegionKind::mlp;
       if (!is_module || region.end < region.begin + 3) continue;
-      Zero3Module module{{}, region.begin + 1, region.end - 2, {}, region.outputs};
+      Zero3Module module{{}, region.begin + 1, region.end - 2, region.inputs, region.outputs};
       modules_.push_back(std::move(module));
     }
     const auto end = static_cast<uint32_t>(graph_.instructions.size());
@@ -136,7 +139,7 @@ class Modules {
         case OpKind::silu:
         case OpKind::relu:
         case OpKind::tanh: {
-          Zero3Module module{{}, i, i, {}, {}};
+          Zero3Module module{{}, i, i, {operation.inputs[0]}, {}};
           module.outputs.assign(operation.outputs.begin(), operation.outputs.end());
           modules_.push_back(std::move(module));
           break;

@@ -7,7 +7,7 @@
 // before it takes its first parameter (a norm's mean) is counted before the module.
 // Modules without parameters, which only look ahead: the whole model; what stands around the
 // layers, by their names; layers, their attention and their perceptron; rotary positions; an
-// activation. Not seen are others: dropout where it is off, what peft puts around a matrix, parts
+// activation. They are in backward, too, until their inputs have gradients (zero3_coordinator.h's 4). Not seen are others: dropout where it is off, what peft puts around a matrix, parts
 // of attention that are modules in some families. Cost: linear, and a sort.
 //
 // Source: deepspeed/runtime/zero/parameter_offload.py (setup_zero_stage3_hooks), version 0.19.8.

@@ -175,6 +175,10 @@ def wrapped_model(case):
     names = set(model._no_split_modules)
     classes = {type(module) for module in model.modules() if type(module).__name__ in names}
     policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=classes)
+    if case.get("quantize"):
+        from quantized import quantize
+
+        quantize(model, case["quant_storage"])
     if case.get("lora_rank"):
         from peft import LoraConfig, get_peft_model
         from peft.utils.other import fsdp_auto_wrap_policy
@@ -220,6 +224,7 @@ def shard_fully(model, classes, case):
 
 def shard_ends(model, options):
     """As torchtitan and accelerate have it: the embedding, and the final norm with the head."""
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
     decoder = getattr(model, "transformer", None) or model.model
     norm = decoder.ln_f if hasattr(decoder, "ln_f") else decoder.norm
     fully_shard(model.get_input_embeddings(), **options)

@@ -146,32 +146,15 @@ def built(case):
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
     if case.get("quantize"):
-        quantize(model)
+        from quantized import quantize
+
+        quantize(model, case.get("quant_storage", "uint8"))
     if case.get("lora_rank"):
         from peft import LoraConfig, get_peft_model
 
         model = get_peft_model(model, LoraConfig(
             r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
     return model, config
-
-
-def quantize(model):
-    """bitsandbytes' modules in the place of all linear ones but the head, as transformers loads a model in 4 bits."""
-    import bitsandbytes
-    head = model.get_output_embeddings()
-    for parent in list(model.modules()):
-        for name, linear in list(parent.named_children()):
-            if type(linear) is not torch.nn.Linear or linear is head:
-                continue
-            packed = bitsandbytes.nn.Linear4bit(
-                linear.in_features, linear.out_features, bias=linear.bias is not None, compute_dtype=torch.bfloat16,
-                compress_statistics=True, quant_type="nf4")
-            packed.weight = bitsandbytes.nn.Params4bit(
-                linear.weight.data, requires_grad=False, compress_statistics=True, quant_type="nf4", module=packed)
-            if linear.bias is not None:
-                packed.bias = torch.nn.Parameter(linear.bias.data)
-            setattr(parent, name, packed.to("cpu"))
-    model.is_loaded_in_4bit = True
 
 
 def scales_of(model):
@@ -243,7 +226,7 @@ def live_of_stage_3(model, optimizer):
     """Of a rank: its shares, what is whole, the flat gradients, masters and states."""
     parameters = list(model.parameters())
     states = [s for state in optimizer.optimizer.state.values() for s in state.values() if s.dim() > 0]
-    return {"parameters": bytes_of(p.ds_tensor for p in parameters),
+    return {"parameters": bytes_of(p.ds_tensor for p in parameters) + bytes_of(scales_of(model)),
             "whole": bytes_of(p.data for p in parameters if p.data.numel() > 0),
             "gradients": bytes_of([optimizer.grad_partitions_flat_buffer]),
             "states": bytes_of(states) + bytes_of(optimizer.fp32_partitioned_groups_flat)}

@@ -56,6 +56,15 @@ CASES |= {f"2-reshards-{which}": {**CASES["2-llama-3-reentrant"], "reshards": wh
 CASES["2-ends-but-last-accumulated"] = {**CASES["2-ends-accumulated"], "reshards": "but-last"}
 CASES["2-ends-bf16-of-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "ends": True}
 
+# Adapters before checkpoints have the embedding's answer want a gradient.
+CASES |= {f"2-ends-lora-{checkpointing}": {**CASES[f"2-ends-{checkpointing}"], "lora_rank": 4, "lora_targets": TARGETS}
+          for checkpointing in ("none", "reentrant", "non_reentrant")}
+# Weights of four bits, as elements of the model's type.
+CASES |= {f"2-qlora-{ranks}-{checkpointing}": {
+    "version": 2, "family": "llama", "ranks": ranks, "checkpointing": checkpointing, "lora_rank": 4,
+    "lora_targets": TARGETS, "quantize": "nf4_double", "quant_storage": "bfloat16"}
+          for ranks, checkpointing in ((2, "none"), (3, "reentrant"), (4, "non_reentrant"))}
+
 # Stages of a pipeline.
 CASES |= {f"2-{schedule}-stage{stage}": {
     "version": 2, "family": "llama", "ranks": 2, "checkpointing": "none", "accumulation": 4, "schedule": schedule,
@@ -105,6 +114,8 @@ def ours(case, log):
     words |= {"fsdp_ends": int(case.get("ends", False)), "fsdp_reshards": case.get("reshards", "layers")}
     if "lora_rank" in case:
         words["lora_targets"] = ",".join(case["lora_targets"])
+    if "quantize" in case:
+        words |= {"quantize": case["quantize"], "quant_storage": "bf16"}
     if "fsdp_compute" in case:
         words["dtype"] = "f32"
     return step_dump.run(config_of(case["family"], case.get("layers")), **words)

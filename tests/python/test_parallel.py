@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matrix
 import pytest
 import step_dump
 
@@ -78,6 +79,8 @@ STAGE_3 = {"reduce_bucket_size": 10000, "stage3_prefetch_bucket_size": 0, "stage
 STAGE_3_WORDS = {"sub_group_size": "sub_group_elements", "stage3_prefetch_bucket_size": "prefetch_elements",
                  "stage3_param_persistence_threshold": "persistence_elements",
                  "stage3_max_live_parameters": "most_live_elements", "stage3_max_reuse_distance": "reuse_elements"}
+# Where parameters are shared out, so are weights of four bits, as elements of the model's type.
+SHARED_OUT_BITS = {"quantize": "nf4_double", "quant_storage": "bfloat16"}
 ZERO3 = {
     **{f"{family}-{ranks}": {"family": family, "ranks": ranks}
        for family, ranks in (("llama", 2), ("gpt2", 4), ("llama_tied", 2), ("opt", 4))},
@@ -91,6 +94,11 @@ ZERO3 = {
     "accumulated": {"family": "llama", "ranks": 2, "accumulation": 3},
     "non-reentrant": {"family": "llama", "ranks": 2, "checkpointing": "non_reentrant"},
     "lora": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS},
+    **{f"lora-{checkpointing}": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS,
+                                 "checkpointing": checkpointing} for checkpointing in ("reentrant", "non_reentrant")},
+    "qlora": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS, **SHARED_OUT_BITS},
+    "qlora-non-reentrant": {"family": "llama", "ranks": 4, "lora_rank": 4, "lora_targets": TARGETS, **SHARED_OUT_BITS,
+                            "checkpointing": "non_reentrant"},
     "prefetch": {"family": "llama", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-gpt2": {"family": "gpt2", "ranks": 4, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-opt": {"family": "opt", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
@@ -143,13 +151,16 @@ CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items
          **{f"zero3-{name}": {"method": "zero3", **case} for name, case in ZERO3.items()},
          **{f"offload-{name}": {"method": "zero-offload", **case} for name, case in OFFLOAD.items()}}
 
+# Beside every other case of a method: adapters, on weights of four bits too.
+ALWAYS = {name for name, case in CASES.items() if "quantize" in case or name in ("ddp-lora", "fsdp2-lora")}
+
 
 @functools.lru_cache
 def real_ranks(method):
     """By case of a method, what each of its ranks has seen."""
     if method.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
         pytest.skip("deepspeed is not installed")
-    names = [name for name in cases_of(method) if not lacks_modules(name)]
+    names = [name for name in matrix.to_run(cases_of(method), ALWAYS) if not lacks_modules(name)]
     cases = [{**CASES[name], "config": str(step_dump.CONFIGS / f"{CASES[name]['family']}.json")}
              for name in names]
     done = subprocess.run([sys.executable, str(Path(__file__).with_name("parallel_log.py"))],
@@ -175,7 +186,7 @@ def words_of(case):
              "checkpointing": case.get("checkpointing", "none"), "accumulation": case.get("accumulation", 1)}
     if "lora_rank" in case:
         words |= {"lora_rank": case["lora_rank"], "lora_targets": ",".join(case["lora_targets"]),
-                  "quantize": case.get("quantize", "")}
+                  "quantize": case.get("quantize", ""), "quant_storage": "bf16" if "quant_storage" in case else "u8"}
     if case["method"] == "ddp":
         arguments = case.get("arguments", {})
         words["ddp"] = case["ranks"]
@@ -232,7 +243,7 @@ def cases_of(method):
     return [name for name in CASES if CASES[name]["method"] == method]
 
 
-@pytest.mark.parametrize("name", cases_of("ddp"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("ddp"), ALWAYS))
 def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
     case = CASES[name]
     expected = list(holdings(ours(case, tmp_path, "live"), KINDS))
@@ -244,7 +255,7 @@ def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
         assert live == expected, rank
 
 
-@pytest.mark.parametrize("name", cases_of("fsdp2"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("fsdp2"), ALWAYS))
 def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
     kinds = ("parameters", "gradients", "states")
     expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
@@ -259,7 +270,7 @@ def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
             assert all(held[kind] <= most[kind] for kind in kinds), rank
 
 
-@pytest.mark.parametrize("name", cases_of("tensor"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("tensor"), ALWAYS))
 def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
     """The first; a later one's part of what does not come out even is smaller."""
     kinds = ("parameters", "gradients", "states")
@@ -268,7 +279,7 @@ def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
     assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected
 
 
-@pytest.mark.parametrize("name", cases_of("pipeline"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("pipeline"), ALWAYS))
 def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
     """Parameters, gradients and states; what micro-batches hold, block by block, is in test_pipeline.py."""
     kinds = ("parameters", "gradients", "states")
@@ -277,7 +288,7 @@ def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
         assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected, stage
 
 
-@pytest.mark.parametrize("name", cases_of("ddp"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("ddp"), ALWAYS))
 def test_ddp_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
     expected = ours(CASES[name], tmp_path, "gathers")
     for seen in real_ranks("ddp")[name]:
@@ -299,7 +310,7 @@ def zero_blocks(blocks, first_of_zero):
             yield [phase, kind, bytes_]
 
 
-@pytest.mark.parametrize("name", cases_of("zero"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero"), ALWAYS))
 def test_zero_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
     seen = ranks_of_zero(name)[0]
     # What the optimizer makes for itself is not listened to: fused, it makes nothing.
@@ -323,7 +334,7 @@ def of_kind(kind, transfers):
     return sorted(entry[2] for entry in transfers if entry[1] == kind)
 
 
-@pytest.mark.parametrize("name", cases_of("zero"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero"), ALWAYS))
 def test_a_rank_of_zero_holds_what_a_real_one_holds(name, tmp_path):
     """The first rank; others may hold padding, and as many or fewer of the gradients."""
     kinds = ("parameters", "gradients", "states")
@@ -351,7 +362,7 @@ def stage_3_blocks(blocks, has_masters=True):
             yield [phase, kind, bytes_]
 
 
-@pytest.mark.parametrize("name", cases_of("zero3"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero3"), ALWAYS))
 def test_zero3_makes_what_the_real_one_does(name, tmp_path):
     """Behind construction, where the real one starts from a whole model."""
     real = [entry[:3] for entry in real_ranks("zero3")[name][0]["transfers"]]
@@ -364,7 +375,7 @@ def test_zero3_makes_what_the_real_one_does(name, tmp_path):
         assert in_order(seen) == in_order(e for e in expected if e[0] == phase)
 
 
-@pytest.mark.parametrize("name", cases_of("zero3"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero3"), ALWAYS))
 def test_a_rank_of_zero3_holds_what_a_real_one_holds(name, tmp_path):
     kinds = {"gradients": ("gradient",), "states": ("optimizer_state",), "whole": ("gathered",)}
     log = ours(CASES[name], tmp_path, "live")
@@ -387,7 +398,7 @@ def test_a_rank_of_zero3_holds_what_a_real_one_holds(name, tmp_path):
         assert held == seen, phase
 
 
-@pytest.mark.parametrize("name", cases_of("zero-offload"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero-offload"), ALWAYS))
 def test_the_host_holds_what_the_real_engine_keeps_there(name, tmp_path):
     """The first rank, whose shares are the largest."""
     case = CASES[name]
@@ -396,7 +407,7 @@ def test_the_host_holds_what_the_real_engine_keeps_there(name, tmp_path):
     assert held["requested"] <= held["taken"] <= 2 * held["requested"]
 
 
-@pytest.mark.parametrize("name", cases_of("zero-offload"))
+@pytest.mark.parametrize("name", matrix.spread(cases_of("zero-offload"), ALWAYS))
 def test_offloaded_zero_makes_what_the_real_one_does(name, tmp_path):
     """In order, behind construction; but for copies between host and device, which are one here."""
     case = CASES[name]
@@ -411,7 +422,8 @@ def test_offloaded_zero_makes_what_the_real_one_does(name, tmp_path):
         assert in_order(real) == in_order(block for block in blocks if block[0] == phase)
 
 
-@pytest.mark.parametrize("name", [name for name in cases_of("zero-offload") if CASES[name]["stage"] < 3])
+@pytest.mark.parametrize("name", [parameter for parameter in matrix.spread(cases_of("zero-offload"), ALWAYS)
+                                  if CASES[parameter.values[0]]["stage"] < 3])
 def test_offloaded_zero_keeps_a_block_to_add_up_in(name, tmp_path):
     live = ours(CASES[name], tmp_path, "live")
     assert live[-1][1]["communication"] == real_ranks("zero-offload")[name][0]["added_up"]

@@ -244,6 +244,9 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     quantize.format = formats.at(words["quantize"]);
     quantize.float32_rest = words["float32_rest"] == "1";
     quantize.calls_keep_inputs = words["bitsandbytes"] == "old";
+    if (const auto storage = headroom::op::parse_dtype(words["quant_storage"])) {
+      quantize.storage = *storage;
+    }
     HEADROOM_ASSIGN(graph, headroom::step::apply_quantization(graph, quantize));
   }
   if (!words["freeze"].empty()) {

@@ -79,6 +79,9 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
   options.weights = s.train.weights;
   options.compute = s.train.weights;
+  // Under the first version of FSDP bytes of either type come to the same units.
+  const Division division = s.question.division;
+  if (division == Division::fsdp2 || division == Division::zero3) options.storage = s.train.weights;
   options.group_size = s.question.gptq_group;
   if (!is_gptq) {
     options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;

@@ -325,6 +325,22 @@ Result<void> check_gemini(const Scenario& s) {
   return {};
 }
 
+namespace {
+
+// Bytes of four-bit weights are elements of the model's type to it (bnb_4bit_quant_storage): it
+// casts them where it casts that type, and they are no weights any more.
+Result<void> check_quantized_under_fully_shard(const FitQuestion& q) {
+  if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
+  if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
+  const Dtype cast_to = q.mixed_precision == MixedPrecision::bf16 ? Dtype::bf16 : Dtype::fp16;
+  if (q.mixed_precision == MixedPrecision::none || cast_to == q.dtype) return {};
+  return contradiction("mixed-precision",
+                       "fully_shard would cast the elements that four-bit weights are stored in",
+                       "the type that --dtype says");
+}
+
+}  // namespace
+
 Result<void> check_fsdp(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.optimizer_in_backward) {
@@ -342,9 +358,10 @@ Result<void> check_fsdp(const Scenario& s) {
   }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
   if (has_quantized_base(q) && q.division == Division::fsdp2) {
-    return unsupported("method", "quantized weights under fully_shard");
+    HEADROOM_TRY(check_quantized_under_fully_shard(q));
   }
-  if (q.method == Method::qlora && q.kbit_preparation != KbitPreparation::none) {
+  if (q.method == Method::qlora && q.division == Division::fsdp1 &&
+      q.kbit_preparation != KbitPreparation::none) {
     return contradiction("kbit-preparation", "parameters that FSDP puts together are of one type",
                          "--kbit-preparation none");
   }

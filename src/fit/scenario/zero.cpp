@@ -83,13 +83,8 @@ Result<void> check_stage_3(const Scenario& s) {
   return {};
 }
 
-// Weights of 4 bits are no floating-point tensors, which are what DeepSpeed makes half precision:
-// they are whole on every rank of the first two stages.
+// Weights of 4 bits are whole on every rank of the first two stages.
 Result<void> check_quantized(const FitQuestion& q) {
-  if (q.division == Division::zero3) {
-    return unsupported("method", "quantized weights under ZeRO's third stage",
-                       "--method qlora,zero2:N can be");
-  }
   if (q.kbit_preparation != KbitPreparation::none) {
     return contradiction("kbit-preparation", "DeepSpeed makes the rest of the model half precision",
                          "--kbit-preparation none");

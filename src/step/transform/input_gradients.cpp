@@ -70,4 +70,17 @@ model::Graph require_input_gradients(const model::Graph& graph) {
   });
 }
 
+uint32_t with_hook(const Graph& graph, uint32_t end) {
+  const Operation& answers = graph.operations[graph.instructions[end].index];
+  for (uint32_t i = end + 1; i < graph.instructions.size(); ++i) {
+    if (graph.instructions[i].kind == model::InstructionKind::drop) continue;
+    if (graph.instructions[i].kind != model::InstructionKind::operation) break;
+    const Operation& next = graph.operations[graph.instructions[i].index];
+    const bool asks = next.kind == OpKind::require_grad &&
+                      std::ranges::find(answers.outputs, next.inputs[0]) != answers.outputs.end();
+    return asks ? i : end;
+  }
+  return end;
+}
+
 }  // namespace headroom::step

@@ -134,8 +134,8 @@ class QuantizeWriter {
     switch (options_.format) {
       case QuantizedFormat::nf4:
       case QuantizedFormat::nf4_double:
-        weight.shape = {(site.in_features * site.out_features + 1) / 2, 1};
-        weight.dtype = DType::u8;
+        weight.shape = {blocks_of(weight.packs, 2 * op::element_size(options_.storage)), 1};
+        weight.dtype = options_.storage;
         break;
       case QuantizedFormat::int8:
         weight.shape = {site.out_features, site.in_features};

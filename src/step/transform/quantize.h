@@ -21,6 +21,8 @@ struct QuantizeOptions {
   op::QuantizedFormat format = op::QuantizedFormat::nf4_double;
   model::DType weights = model::DType::bf16;  // the model's type: what unpacking gives
   model::DType compute = model::DType::bf16;  // bnb_4bit_compute_dtype
+  // nf4: what the packed bytes are elements of (bnb_4bit_quant_storage).
+  model::DType storage = model::DType::u8;
   // prepare_model_for_kbit_training: embeddings, norms and the head in float32. GPTQ models are
   // left as they are, and so are all by fms-acceleration's own preparation.
   bool float32_rest = false;
