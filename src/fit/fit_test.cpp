@@ -409,6 +409,26 @@ TEST(Fit, FourBitWeightsAreDividedUnderTheThirdStageAndFullyShard) {
   }
 }
 
+// Adapters work token by token: a rank with a part of each sequence keeps as much of it as one with
+// sequences of that length.
+TEST(Fit, AdaptersBesideSharedSequencesAreOfARanksPart) {
+  const auto peak_of = [](const char* method, int64_t sequence) {
+    FitQuestion question = mistral(1, sequence);
+    question.search = false;
+    EXPECT_TRUE(question.set("method", method));
+    EXPECT_TRUE(question.set("checkpointing", "full"));
+    const auto found = answer(question);
+    EXPECT_TRUE(found) << method << found.error().to_string();
+    return found ? found->memory.breakdown[Component::saved_activations].count : 0;
+  };
+  for (const std::string method : {"lora,fsdp2:", "qlora,fsdp2:"}) {
+    const auto apart = static_cast<double>(peak_of((method + "8").c_str(), 2048));
+    const auto shared = static_cast<double>(peak_of((method + "2,cp:4").c_str(), 8192));
+    EXPECT_GT(apart, 0);
+    EXPECT_NEAR(shared / apart, 1, 0.01) << method;
+  }
+}
+
 TEST(Fit, FullyShardCastsWhatFourBitsAreStoredIn) {
   FitQuestion question = mistral(1, 1024);
   ASSERT_TRUE(question.set("method", "qlora,fsdp2:4"));

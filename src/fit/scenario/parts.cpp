@@ -419,7 +419,7 @@ Result<void> check_tensor_parallel(const Scenario& s) {
                        "adapters beside tensor-parallel modules within DDP or fully_shard");
   }
   if (q.method == Method::lora && q.sequence_parallel) {
-    return contradiction("sequence-parallel", "torchtitan's plan has no adapters beside it",
+    return contradiction("sequence-parallel", "torchtitan's own adapters beside its plan are not modelled",
                          "--sequence-parallel false, as transformers divides");
   }
   if (q.division != Division::none && q.division != Division::fsdp2 &&
@@ -459,7 +459,10 @@ Result<void> check_context_parallel(const FitQuestion& q) {
     return unsupported("method", "context parallelism beside transformers' tensor parallelism",
                        "--sequence-parallel true is");
   }
-  if (q.method != Method::full) return unsupported("method", "adapters beside context parallelism");
+  const bool has_lora = q.method == Method::lora || q.method == Method::qlora;
+  if (q.method != Method::full && !has_lora) {
+    return unsupported("method", "adapters other than LoRA beside context parallelism");
+  }
   return {};
 }
 
