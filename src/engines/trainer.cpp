@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "engines/accelerate.h"
 #include "engines/deepspeed.h"
 #include "engines/shell_words.h"
 #include "text/parse_number.h"
@@ -272,17 +273,9 @@ Result<void> read_accumulation(const Values& in, const ReadNamed& read_named,
   return {};
 }
 
-// What its file leaves to the Trainer ("auto") has the Trainer's own.
-Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
-                               TrainingSetup& setup) {
-  const Json* value = in.find("deepspeed");
-  if (value == nullptr) return {};
-  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
-  const JsonView view = JsonView::at(read, in.view().place() + "/deepspeed");
-  HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
+// What DeepSpeed's part leaves to the Trainer ("auto") has the Trainer's own.
+void take_zero(const TrainingSetup& zero, TrainingSetup& setup) {
   setup.sharing = zero.sharing;
-  setup.ranks = std::max(setup.ranks, zero.ranks);
-  setup.is_counted = setup.is_counted || zero.is_counted;
   setup.weights = zero.weights ? zero.weights : setup.mixed_precision.value_or(Half::none);
   setup.mixed_precision.reset();
   if (zero.batch) setup.batch = zero.batch;
@@ -293,6 +286,46 @@ Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
   setup.stage3 = zero.stage3;
   setup.offloads_optimizer = zero.offloads_optimizer;
   setup.offloads_parameters = zero.offloads_parameters;
+}
+
+// accelerate launch --config_file: how the step is divided, and types where the Trainer's own
+// arguments leave them out. The command's own counts come first.
+Result<void> read_config_file(const Values& in, const ReadNamed& read_named, TrainingSetup& setup) {
+  const Json* value = in.find("config_file");
+  if (value == nullptr || !value->is_string()) return {};
+  HEADROOM_ASSIGN(const Json read, read_named(value->as_string()));
+  const JsonView view = JsonView::at(read, in.view().place() + "/config_file");
+  HEADROOM_ASSIGN(const TrainingSetup launched, read_accelerate(view));
+  if (!setup.is_counted) {
+    setup.ranks = launched.ranks;
+    setup.nodes = std::max(setup.nodes, launched.nodes);
+    setup.is_counted = launched.is_counted;
+    setup.counted_by = launched.counted_by;
+  }
+  setup.replicas = launched.replicas;
+  if (!setup.mixed_precision) setup.mixed_precision = launched.mixed_precision;
+  if (is_zero(launched.sharing)) {
+    take_zero(launched, setup);
+    return {};
+  }
+  if (launched.sharing != Sharing::none) setup.sharing = launched.sharing;
+  if (launched.checkpoints.value_or(false)) setup.checkpoints = true;
+  setup.offloads_parameters = launched.offloads_parameters;
+  setup.reshards = launched.reshards;
+  setup.shards_ends = launched.shards_ends;
+  return {};
+}
+
+Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
+  const Json* value = in.find("deepspeed");
+  if (value == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
+  const JsonView view = JsonView::at(read, in.view().place() + "/deepspeed");
+  HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
+  setup.ranks = std::max(setup.ranks, zero.ranks);
+  setup.is_counted = setup.is_counted || zero.is_counted;
+  take_zero(zero, setup);
   return {};
 }
 
@@ -398,6 +431,7 @@ Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_n
   HEADROOM_TRY(read_checkpointing(in, setup));
   HEADROOM_TRY(read_model(in, setup));
   HEADROOM_TRY(read_launcher(in, setup));
+  HEADROOM_TRY(read_config_file(in, read_named, setup));
   HEADROOM_TRY(read_fsdp(in, read_named, setup));
   HEADROOM_TRY(read_accumulation(in, read_named, setup));
   HEADROOM_TRY(read_deepspeed_of(in, read_named, setup));

@@ -186,14 +186,20 @@ void add_storage_note(const FitQuestion& question, FitAnswer& answer) {
   answer.notes.push_back(
       std::string("four-bit weights are shared out with bnb_4bit_quant_storage in the model's "
                   "type, which this counts; with the default, uint8, ") +
-      (question.division == Division::fsdp1   ? "FSDP refuses them"
-       : question.division == Division::fsdp2 ? "accelerate keeps them whole on every rank"
-                                              : "no source was read"));
+      (question.division == Division::fsdp1 ? "FSDP refuses them"
+       : question.division == Division::fsdp2
+           ? "accelerate keeps them whole on every rank (1.15, with PyTorch since 2.7)"
+           : "what DeepSpeed does is not known here"));
 }
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none && question.stages == 1) return;
   add_storage_note(question, answer);
+  if (question.context_ranks > 1 && question.method != Method::full) {
+    answer.notes.emplace_back(
+        "adapters beside sequences that ranks share are put together of the two; no run of both "
+        "was at hand");
+  }
   if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "
@@ -230,6 +236,12 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
     answer.notes.push_back("no step time: " + time.error().message);
   }
   if (scenario.question.megatron && answer.time) answer.notes.emplace_back(kMegatronTimes);
+  const bool has_host = scenario.question.division == Division::fsdp1;
+  if (answer.time && is_divided(scenario.question) && !has_host && !scenario.question.megatron) {
+    answer.notes.emplace_back(
+        "the step time is of the GPUs alone: small work that the host launches too late is slower "
+        "(of FSDP's first version alone the host is known)");
+  }
   return {};
 }
 

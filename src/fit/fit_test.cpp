@@ -416,7 +416,6 @@ TEST(Fit, AdaptersBesideSharedSequencesAreOfARanksPart) {
     FitQuestion question = mistral(1, sequence);
     question.search = false;
     EXPECT_TRUE(question.set("method", method));
-    EXPECT_TRUE(question.set("checkpointing", "full"));
     const auto found = answer(question);
     EXPECT_TRUE(found) << method << found.error().to_string();
     return found ? found->memory.breakdown[Component::saved_activations].count : 0;
@@ -429,14 +428,16 @@ TEST(Fit, AdaptersBesideSharedSequencesAreOfARanksPart) {
   }
 }
 
-TEST(Fit, FullyShardCastsWhatFourBitsAreStoredIn) {
-  FitQuestion question = mistral(1, 1024);
-  ASSERT_TRUE(question.set("method", "qlora,fsdp2:4"));
-  ASSERT_TRUE(question.set("mixed-precision", "fp16"));
-  ASSERT_TRUE(question.set("dtype", "bf16"));
-  const auto answered = answer(question);
-  ASSERT_FALSE(answered);
-  EXPECT_EQ(answered.error().where, "--mixed-precision");
+TEST(Fit, FsdpCastsWhatFourBitsAreStoredIn) {
+  for (const char* method : {"qlora,fsdp1:4", "qlora,fsdp2:4"}) {
+    FitQuestion question = mistral(1, 1024);
+    ASSERT_TRUE(question.set("method", method));
+    ASSERT_TRUE(question.set("mixed-precision", "fp16"));
+    ASSERT_TRUE(question.set("dtype", "bf16"));
+    const auto answered = answer(question);
+    ASSERT_FALSE(answered) << method;
+    EXPECT_EQ(answered.error().where, "--mixed-precision");
+  }
 }
 
 // Less is between steps the more ranks there are; on the host, less still.
@@ -537,7 +538,7 @@ TEST(Fit, RemediesOfADividedStepStayDivided) {
     EXPECT_NE(remedy.name, "8-bit-states");
     if (!remedy.flag.starts_with("--method")) continue;
     EXPECT_NE(remedy.flag.find("lora,fsdp2:4"), std::string::npos) << remedy.flag;
-    has_lora = true;
+    has_lora = has_lora || remedy.flag.starts_with("--method lora,fsdp2:4");
   }
   EXPECT_TRUE(has_lora);
 }

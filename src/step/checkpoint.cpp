@@ -275,13 +275,13 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   Taking hooks(recomputation);
   eager_.set_hooks(&hooks);
   if (kept_.any()) eager_.set_output_cache(&recomputation->cache.emplace(eager_, kept_));
-  interpreter_.set_stop([this, &r = *recomputation] {
+  interpreter_.set_is_last([this, &r = *recomputation] {
     ++r.operation;
     r.newest_before = eager_.newest_buffer();
     return false;
   });
   interpreter_.run_region(region, frame);
-  interpreter_.set_stop(nullptr);
+  interpreter_.set_is_last(nullptr);
   eager_.set_output_cache(nullptr);
   eager_.set_hooks(nullptr);
 }
@@ -297,7 +297,7 @@ void Checkpointer::recompute(Recomputation& r) {
   }
   // The run is cut off at the last tensor wanted; if that is an input of its operator, the operator
   // is interrupted before it runs.
-  interpreter_.set_stop([this, &r] {
+  interpreter_.set_is_last([this, &r] {
     const bool is_last = ++r.operation == r.last_operation;
     if (is_last && !r.last_is_output) eager_.set_muted(true);
     return is_last;
@@ -308,21 +308,23 @@ void Checkpointer::recompute(Recomputation& r) {
     eager_.set_muted(false);
     clear_values(r.region, *r.frame);
   }
-  interpreter_.set_stop(nullptr);
+  interpreter_.set_is_last(nullptr);
   eager_.set_output_cache(nullptr);
   eager_.set_hooks(nullptr);
   r.recomputed.resize(std::max<size_t>(r.recomputed.size(), r.holders));
   r.done = true;
 }
 
-void Checkpointer::unpack(Node& node) {
-  if (node.hooked.empty()) return;
+bool Checkpointer::unpack(Node& node) {
+  if (node.hooked.empty()) return false;
   auto& r = *static_cast<Recomputation*>(node.hook_owner.get());
-  if (!r.done) recompute(r);
+  const bool was_done = r.done;
+  if (!was_done) recompute(r);
   for (const op::HookedSlot& hooked : node.hooked) {
     node.saved[hooked.slot] = std::move(r.recomputed[hooked.holder]);
   }
   node.hooked.clear();
+  return !was_done;
 }
 
 }  // namespace headroom::step

@@ -58,8 +58,9 @@ class Checkpointer {
 
   // Runs the region checkpointed; its outputs are in the frame afterwards.
   void run(uint32_t region, Frame& frame);
-  // For EngineHooks::unpack: puts back what hooks took from this node.
-  void unpack(op::Node& node);
+  // For EngineHooks::unpack: puts back what hooks took from this node. Whether a region ran again
+  // for that.
+  bool unpack(op::Node& node);
 
  private:
   struct Recomputation;

@@ -48,7 +48,7 @@ class Interpreter {
   void set_region_handler(RegionHandler handler) { handler_ = std::move(handler); }
   // Called before each operation: whether it is the last. What is around it does not end then, and
   // nobody is called who would be behind it (a recomputation is cut off by an exception).
-  void set_stop(std::function<bool()> is_last) {
+  void set_is_last(std::function<bool()> is_last) {
     is_last_ = std::move(is_last);
     is_cut_off_ = false;
   }

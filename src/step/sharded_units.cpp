@@ -101,7 +101,7 @@ class Units {
   ShardedUnit unit_of_embedding(uint32_t embedding) {
     ShardedUnit unit = unit_of_leaf(embedding);
     unit.inputs.clear();  // indices
-    unit.end = with_hook(graph_, unit.end - 1) + 1;
+    unit.end = end_with_hook(graph_, unit.end - 1) + 1;
     const Operation& last = graph_.operations[graph_.instructions[unit.end - 1].index];
     unit.outputs.assign(last.outputs.begin(), last.outputs.end());
     return unit;

@@ -331,8 +331,7 @@ class TrainingRun {
     EngineOptions engine;
     engine.accumulate_in_place = options_.accumulate_in_place;
     engine.hooks.unpack = [this](op::Node& node) {
-      checkpointer_.unpack(node);
-      if (parallel_) parallel_->recomputed();
+      if (checkpointer_.unpack(node) && parallel_) parallel_->recomputed();
     };
     engine.hooks.before = [this](op::Node& node) {
       if (parallel_) parallel_->before_backward(node);

@@ -87,7 +87,7 @@ class Modules {
       }
       made.insert(operation.outputs.begin(), operation.outputs.end());
     }
-    module.last = with_hook(graph_, module.last);
+    module.last = end_with_hook(graph_, module.last);
     const Operation& last = graph_.operations[graph_.instructions[module.last].index];
     module.outputs.assign(last.outputs.begin(), last.outputs.end());
   }

@@ -7,8 +7,10 @@
 // before it takes its first parameter (a norm's mean) is counted before the module.
 // Modules without parameters, which only look ahead: the whole model; what stands around the
 // layers, by their names; layers, their attention and their perceptron; rotary positions; an
-// activation. They are in backward, too, until their inputs have gradients (zero3_coordinator.h's 4). Not seen are others: dropout where it is off, what peft puts around a matrix, parts
-// of attention that are modules in some families. Cost: linear, and a sort.
+// activation. They are in backward, too, until their inputs have gradients (zero3_coordinator.h's
+// 4); DeepSpeed sees inputs that are passed by position alone, so that Llama's attention ends with
+// the layer there, and here before. Not seen are others: dropout where it is off, what peft puts
+// around a matrix, parts of attention that are modules in some families. Cost: linear, and a sort.
 //
 // Source: deepspeed/runtime/zero/parameter_offload.py (setup_zero_stage3_hooks), version 0.19.8.
 #pragma once
@@ -24,7 +26,7 @@ struct Zero3Module {
   std::vector<size_t> parameters;  // indices into Graph::parameters, growing; tied ones' holders
   uint32_t first = 0;              // instructions [first, last] take them, or are within it
   uint32_t last = 0;
-  std::vector<model::ValueId> inputs;  // of those that take parameters, from outside
+  std::vector<model::ValueId> inputs;  // from outside: of those that take parameters; of the region
   std::vector<model::ValueId> outputs;
 };
 

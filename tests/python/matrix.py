@@ -6,20 +6,20 @@ import pytest
 is_whole = True
 
 
-def is_quick(settings, always, index):
-    return index % 2 == 0 or settings[index] in always
-
-
-def spread(settings, always=()):
-    """As parameters of a test: every other one, and those of `always`; the others are marked `full`."""
+def in_turns(settings, is_quick):
+    """As parameters of a test; those that are not quick are marked `full`. `is_quick` takes the place and the setting."""
     parameters = []
     for i, setting in enumerate(settings):
         values = setting if isinstance(setting, tuple) else (setting,)
-        marks = [] if is_quick(settings, always, i) else [pytest.mark.full]
-        parameters.append(pytest.param(*values, marks=marks))
+        parameters.append(pytest.param(*values, marks=[] if is_quick(i, setting) else [pytest.mark.full]))
     return parameters
 
 
-def to_run(settings, always=()):
-    """Those of spread() that this run goes through, for what is made for all of them at once."""
-    return [setting for i, setting in enumerate(settings) if is_whole or is_quick(settings, always, i)]
+def every_other(always=()):
+    """For in_turns(): every other one, and those of `always`."""
+    return lambda i, setting: i % 2 == 0 or setting in always
+
+
+def to_run(settings, is_quick):
+    """Those of in_turns() that this run goes through, for what is made for all of them at once."""
+    return [setting for i, setting in enumerate(settings) if is_whole or is_quick(i, setting)]

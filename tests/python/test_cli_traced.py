@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import matrix
 import pytest
 
 from conftest import REPO
@@ -103,7 +102,7 @@ def test_sizes_are_searched_where_that_is_asked_for(fit):
     assert told["largest_batch"]["at_bound"] and told["longest_seq"] is None
 
 
-@pytest.mark.parametrize("target, flags, code, words", matrix.spread([
+@pytest.mark.parametrize("target, flags, code, words", [
     ("train.py:raises", (), 3, ["RuntimeError", "train.py:"]),
     ("train.py:leaves", (), 3, ["SystemExit", "in leaves"]),
     ("none.py:build", (), 3, ["none.py: no such file"]),
@@ -111,7 +110,7 @@ def test_sizes_are_searched_where_that_is_asked_for(fit):
     ("train.py:fixed", ("--checkpointing", "full"), 2, ["no layers"]),
     ("train.py:fixed", ("--method", "lora"), 2, ["--method", "settled by the function"]),
     ("train.py:fixed", ("--torch", "2.4"), 2, ["--torch", "not by 2.4"]),
-]))
+])
 def test_refusals_say_what_to_change(fit, target, flags, code, words):
     done = fit(target, *flags)
     assert done.returncode == code, done.stderr

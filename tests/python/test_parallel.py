@@ -151,8 +151,9 @@ CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items
          **{f"zero3-{name}": {"method": "zero3", **case} for name, case in ZERO3.items()},
          **{f"offload-{name}": {"method": "zero-offload", **case} for name, case in OFFLOAD.items()}}
 
-# Beside every other case of a method: adapters, on weights of four bits too.
-ALWAYS = {name for name, case in CASES.items() if "quantize" in case or name in ("ddp-lora", "fsdp2-lora")}
+# Of a method every other case; and adapters, on weights of four bits and before checkpoints too.
+QUICK = matrix.every_other({name for name, case in CASES.items() if "quantize" in case or name in (
+    "ddp-lora", "fsdp2-lora", "zero3-lora-reentrant", "zero3-lora-non_reentrant", "zero3-non-reentrant")})
 
 
 @functools.lru_cache
@@ -160,7 +161,7 @@ def real_ranks(method):
     """By case of a method, what each of its ranks has seen."""
     if method.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
         pytest.skip("deepspeed is not installed")
-    names = [name for name in matrix.to_run(cases_of(method), ALWAYS) if not lacks_modules(name)]
+    names = [name for name in matrix.to_run(cases_of(method), QUICK) if not lacks_modules(name)]
     cases = [{**CASES[name], "config": str(step_dump.CONFIGS / f"{CASES[name]['family']}.json")}
              for name in names]
     done = subprocess.run([sys.executable, str(Path(__file__).with_name("parallel_log.py"))],
@@ -243,7 +244,7 @@ def cases_of(method):
     return [name for name in CASES if CASES[name]["method"] == method]
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("ddp"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("ddp"), QUICK))
 def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
     case = CASES[name]
     expected = list(holdings(ours(case, tmp_path, "live"), KINDS))
@@ -255,7 +256,7 @@ def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
         assert live == expected, rank
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("fsdp2"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("fsdp2"), QUICK))
 def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
     kinds = ("parameters", "gradients", "states")
     expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
@@ -270,7 +271,7 @@ def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
             assert all(held[kind] <= most[kind] for kind in kinds), rank
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("tensor"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("tensor"), QUICK))
 def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
     """The first; a later one's part of what does not come out even is smaller."""
     kinds = ("parameters", "gradients", "states")
@@ -279,7 +280,7 @@ def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
     assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("pipeline"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("pipeline"), QUICK))
 def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
     """Parameters, gradients and states; what micro-batches hold, block by block, is in test_pipeline.py."""
     kinds = ("parameters", "gradients", "states")
@@ -288,7 +289,7 @@ def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
         assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected, stage
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("ddp"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("ddp"), QUICK))
 def test_ddp_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
     expected = ours(CASES[name], tmp_path, "gathers")
     for seen in real_ranks("ddp")[name]:
@@ -310,7 +311,7 @@ def zero_blocks(blocks, first_of_zero):
             yield [phase, kind, bytes_]
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero"), QUICK))
 def test_zero_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
     seen = ranks_of_zero(name)[0]
     # What the optimizer makes for itself is not listened to: fused, it makes nothing.
@@ -334,7 +335,7 @@ def of_kind(kind, transfers):
     return sorted(entry[2] for entry in transfers if entry[1] == kind)
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero"), QUICK))
 def test_a_rank_of_zero_holds_what_a_real_one_holds(name, tmp_path):
     """The first rank; others may hold padding, and as many or fewer of the gradients."""
     kinds = ("parameters", "gradients", "states")
@@ -362,7 +363,7 @@ def stage_3_blocks(blocks, has_masters=True):
             yield [phase, kind, bytes_]
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero3"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero3"), QUICK))
 def test_zero3_makes_what_the_real_one_does(name, tmp_path):
     """Behind construction, where the real one starts from a whole model."""
     real = [entry[:3] for entry in real_ranks("zero3")[name][0]["transfers"]]
@@ -375,7 +376,7 @@ def test_zero3_makes_what_the_real_one_does(name, tmp_path):
         assert in_order(seen) == in_order(e for e in expected if e[0] == phase)
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero3"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero3"), QUICK))
 def test_a_rank_of_zero3_holds_what_a_real_one_holds(name, tmp_path):
     kinds = {"gradients": ("gradient",), "states": ("optimizer_state",), "whole": ("gathered",)}
     log = ours(CASES[name], tmp_path, "live")
@@ -398,7 +399,7 @@ def test_a_rank_of_zero3_holds_what_a_real_one_holds(name, tmp_path):
         assert held == seen, phase
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero-offload"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero-offload"), QUICK))
 def test_the_host_holds_what_the_real_engine_keeps_there(name, tmp_path):
     """The first rank, whose shares are the largest."""
     case = CASES[name]
@@ -407,7 +408,7 @@ def test_the_host_holds_what_the_real_engine_keeps_there(name, tmp_path):
     assert held["requested"] <= held["taken"] <= 2 * held["requested"]
 
 
-@pytest.mark.parametrize("name", matrix.spread(cases_of("zero-offload"), ALWAYS))
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero-offload"), QUICK))
 def test_offloaded_zero_makes_what_the_real_one_does(name, tmp_path):
     """In order, behind construction; but for copies between host and device, which are one here."""
     case = CASES[name]
@@ -422,7 +423,7 @@ def test_offloaded_zero_makes_what_the_real_one_does(name, tmp_path):
         assert in_order(real) == in_order(block for block in blocks if block[0] == phase)
 
 
-@pytest.mark.parametrize("name", [parameter for parameter in matrix.spread(cases_of("zero-offload"), ALWAYS)
+@pytest.mark.parametrize("name", [parameter for parameter in matrix.in_turns(cases_of("zero-offload"), QUICK)
                                   if CASES[parameter.values[0]]["stage"] < 3])
 def test_offloaded_zero_keeps_a_block_to_add_up_in(name, tmp_path):
     live = ours(CASES[name], tmp_path, "live")

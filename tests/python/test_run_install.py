@@ -14,7 +14,6 @@ import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
-import matrix
 import pytest
 
 HERE = Path(__file__).resolve().parent
@@ -258,9 +257,9 @@ def test_ranks_are_named_and_told_apart(run):
     assert ranks == [(0, 2, "served"), (1, 2, "served"), (None, 1, "nothing")]
 
 
-@pytest.mark.parametrize("rank_name, world_name", matrix.spread([
+@pytest.mark.parametrize("rank_name, world_name", [
     ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE")]))
+    ("PMI_RANK", "PMI_SIZE")])
 def test_each_task_of_a_launcher_has_its_own_prefix(surroundings, tmp_path, rank_name, world_name):
     """srun headroom run -- python train.py: as many of us as tasks, side by side."""
     (tmp_path / "train.py").write_text(PRELUDE + "torch.cuda.init()\ntrain(2)\n")

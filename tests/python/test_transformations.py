@@ -11,6 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import matrix
 import pytest
 
 from headroom import memory_oracle
@@ -118,14 +119,10 @@ DIFFERENCES = {
 }
 
 
-def settings_of_cases():
-    """Of each case and attention one or two ways of checkpointing, always; the others in ./test --all."""
-    settings = itertools.product(CASES, ("eager", "sdpa"), ("none", "reentrant", "non_reentrant"))
-    for i, setting in enumerate(settings):
-        yield pytest.param(*setting, marks=[] if (i + i // 6) % 2 == 0 else [pytest.mark.full])
-
-
-@pytest.mark.parametrize(("case", "attention", "checkpointing"), settings_of_cases())
+# Of each case and attention one or two ways of checkpointing, always; of the next case the others.
+@pytest.mark.parametrize(("case", "attention", "checkpointing"), matrix.in_turns(
+    itertools.product(CASES, ("eager", "sdpa"), ("none", "reentrant", "non_reentrant")),
+    lambda i, _: (i + i // 6) % 2 == 0))
 def test_allocations_are_those_of_eager_pytorch(case, attention, checkpointing):
     family, settings, extra = CASES[case]
     config = CONFIGS / f"{family}.json"

@@ -329,14 +329,21 @@ namespace {
 
 // Bytes of four-bit weights are elements of the model's type to it (bnb_4bit_quant_storage): it
 // casts them where it casts that type, and they are no weights any more.
-Result<void> check_quantized_under_fully_shard(const FitQuestion& q) {
-  if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
-  if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
+Result<void> check_storage_of_bits(const FitQuestion& q) {
   const Dtype cast_to = q.mixed_precision == MixedPrecision::bf16 ? Dtype::bf16 : Dtype::fp16;
   if (q.mixed_precision == MixedPrecision::none || cast_to == q.dtype) return {};
   return contradiction("mixed-precision",
-                       "fully_shard would cast the elements that four-bit weights are stored in",
-                       "the type that --dtype says");
+                       "FSDP would cast the elements that four-bit weights are stored in",
+                       std::string("--mixed-precision none, or --dtype ") +
+                           (cast_to == Dtype::bf16 ? "bf16" : "fp16"));
+}
+
+Result<void> check_quantized_under_fsdp(const FitQuestion& q) {
+  if (q.method == Method::qlora) HEADROOM_TRY(check_storage_of_bits(q));
+  if (q.division != Division::fsdp2) return {};
+  if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
+  if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
+  return {};
 }
 
 }  // namespace
@@ -357,9 +364,7 @@ Result<void> check_fsdp(const Scenario& s) {
                          "--sync-each-batch false, as accelerate accumulates; or --grad-accum 1");
   }
   if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
-  if (has_quantized_base(q) && q.division == Division::fsdp2) {
-    HEADROOM_TRY(check_quantized_under_fully_shard(q));
-  }
+  if (has_quantized_base(q)) HEADROOM_TRY(check_quantized_under_fsdp(q));
   if (q.method == Method::qlora && q.division == Division::fsdp1 &&
       q.kbit_preparation != KbitPreparation::none) {
     return contradiction("kbit-preparation", "parameters that FSDP puts together are of one type",
@@ -419,7 +424,8 @@ Result<void> check_tensor_parallel(const Scenario& s) {
                        "adapters beside tensor-parallel modules within DDP or fully_shard");
   }
   if (q.method == Method::lora && q.sequence_parallel) {
-    return contradiction("sequence-parallel", "torchtitan's own adapters beside its plan are not modelled",
+    return contradiction("sequence-parallel",
+                         "torchtitan's own adapters beside its plan are not modelled",
                          "--sequence-parallel false, as transformers divides");
   }
   if (q.division != Division::none && q.division != Division::fsdp2 &&
@@ -462,6 +468,9 @@ Result<void> check_context_parallel(const FitQuestion& q) {
   const bool has_lora = q.method == Method::lora || q.method == Method::qlora;
   if (q.method != Method::full && !has_lora) {
     return unsupported("method", "adapters other than LoRA beside context parallelism");
+  }
+  if (has_lora && q.stages > 1) {
+    return unsupported("method", "adapters beside context parallelism in a pipeline");
   }
   return {};
 }

@@ -113,6 +113,13 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
   std::string words(method.empty() && setup.tuning ? word_of(*setup.tuning) : method);
   for (const SharingWord& entry : kSharings) {
     if (entry.sharing != setup.sharing || entry.word.empty()) continue;
+    if (method.find(':') != std::string_view::npos) {
+      return Error{ErrorCode::usage,
+                   std::string(method.substr(0, 40)) + " beside a file that divides the step",
+                   "--method",
+                   "how to train alone (" + std::string(method.substr(0, method.find(','))) +
+                       "), or leave --from out"};
+    }
     const bool may_be_alone =
         (engines::is_zero(setup.sharing) && setup.is_counted) || setup.context_ranks > 1;
     if (setup.ranks < 2 && !may_be_alone) {
@@ -178,6 +185,10 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
       "float8", "attention", "loss",         "kernels",   "optimizer-in-backward",
       "freeze", "lora-rank", "lora-targets", "lora-dtype"};
   const bool is_accelerate = kind == "accelerate";
+  if (q.method != Method::full) by_hand.emplace_back("method");
+  for (const char* flag : {"lora-dropout", "kbit-preparation", "gptq-group"}) {
+    if (q.given.contains(flag)) by_hand.emplace_back(flag);
+  }
   const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
   if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
@@ -472,6 +483,13 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   const bool is_accelerate = request.kind == "accelerate";
   if (question.division == Division::fsdp2 && !shards_ends(question)) {
     emitted.notes.push_back(request.kind + std::string(kShardsEnds));
+  }
+  const bool shares_bits = is_fsdp(question.division) || question.division == Division::zero3;
+  if (question.method == Method::qlora && shares_bits) {
+    emitted.notes.emplace_back(
+        "four-bit weights are shared out where the script loads them with bnb_4bit_quant_storage "
+        "in "
+        "the model's type, and not with the default, uint8");
   }
   if (question.reshards == step::Reshards::all_but_last_layer) {
     emitted.by_hand.emplace_back("reshard-after-forward");

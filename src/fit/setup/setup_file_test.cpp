@@ -291,6 +291,51 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
   EXPECT_FALSE(flags_of_setup(plain + "optim: galore_adamw\n", "t.yaml"));
 }
 
+// accelerate launch reads its file before the script runs.
+TEST_F(SetupFile, ALaunchersFileIsReadBesideTheScript) {
+  const auto flags_of = [&](const std::string& yaml, const std::string& words) {
+    HEADROOM_CHECK(write_file_atomic(folder_ / "launch.yaml", yaml), "a folder of our own");
+    const std::string script = "accelerate launch --config_file launch.yaml " + words +
+                               " sft.py --output_dir o --use_peft --load_in_4bit\n";
+    const auto read = flags_of_setup(script, folder_ / "sft.sh");
+    EXPECT_TRUE(read) << read.error().to_string();
+    return read ? read->flags : std::vector<FlagWords>{};
+  };
+  const auto has = [](const std::vector<FlagWords>& flags, const FlagWords& one) {
+    return std::ranges::find(flags, one) != flags.end();
+  };
+  const std::string fsdp =
+      "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+      "  fsdp_activation_checkpointing: true\nmixed_precision: bf16\nnum_processes: 4\n";
+  const auto sharded = flags_of(fsdp, "");
+  EXPECT_TRUE(has(sharded, {"method", "qlora,fsdp2:4"}));
+  EXPECT_TRUE(has(sharded, {"mixed-precision", "bf16"}));
+  EXPECT_TRUE(has(sharded, {"checkpointing", "full"}));
+  EXPECT_TRUE(has(sharded, {"shard-ends", "true"}));
+  EXPECT_TRUE(has(flags_of(fsdp, "--num_processes 8"), {"method", "qlora,fsdp2:8"}));
+  const std::string zero =
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n"
+      "mixed_precision: bf16\nnum_processes: 2\n";
+  EXPECT_TRUE(has(flags_of(zero, ""), {"method", "qlora,zero3:2"}));
+  EXPECT_TRUE(has(flags_of("distributed_type: MULTI_GPU\nnum_processes: 2\n", ""),
+                  {"method", "qlora,ddp:2"}));
+  const auto twice =
+      flags_of_setup(fsdp, "a.yaml", {.method = "qlora,fsdp2:4", .gpus = {}, .read = {}});
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().hint.find("(qlora)"), std::string::npos);
+  EXPECT_FALSE(flags_of_setup("accelerate launch --config_file none.yaml a --output_dir o\n",
+                              folder_ / "sft.sh"));
+}
+
+TEST_F(SetupFile, WhatFourBitsNeedOfTheScriptIsSaid) {
+  const auto emitted =
+      emit_setup(question_of({{"method", "qlora,fsdp2:4"}}), {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_EQ(emitted->by_hand.front(), "method");
+  ASSERT_FALSE(emitted->notes.empty());
+  EXPECT_NE(emitted->notes.back().find("bnb_4bit_quant_storage"), std::string::npos);
+}
+
 TEST_F(SetupFile, WhatCannotBeWrittenIsRefused) {
   EXPECT_FALSE(parse_emit("fairseq"));
   EXPECT_FALSE(parse_emit("accelerate=-"));

@@ -70,7 +70,7 @@ model::Graph require_input_gradients(const model::Graph& graph) {
   });
 }
 
-uint32_t with_hook(const Graph& graph, uint32_t end) {
+uint32_t end_with_hook(const Graph& graph, uint32_t end) {
   const Operation& answers = graph.operations[graph.instructions[end].index];
   for (uint32_t i = end + 1; i < graph.instructions.size(); ++i) {
     if (graph.instructions[i].kind == model::InstructionKind::drop) continue;

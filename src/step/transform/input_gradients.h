@@ -15,9 +15,9 @@ namespace headroom::step {
 
 [[nodiscard]] model::Graph require_input_gradients(const model::Graph& graph);
 
-// The instruction that ends a module, for who has hooks around it: `end`, or, where that is what the
-// module answers with, the one behind it that asks for a gradient, which is a hook of an earlier day.
+// The instruction that ends a module, for who has hooks around it: `end`, or the one behind it that
+// asks for a gradient of what the module answers with, since that is a hook that was there before.
 // REQUIRES: instruction `end` is an operation.
-[[nodiscard]] uint32_t with_hook(const model::Graph& graph, uint32_t end);
+[[nodiscard]] uint32_t end_with_hook(const model::Graph& graph, uint32_t end);
 
 }  // namespace headroom::step
