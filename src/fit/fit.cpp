@@ -184,12 +184,13 @@ void add_storage_note(const FitQuestion& question, FitAnswer& answer) {
   const bool is_shared = is_fsdp(question.division) || question.division == Division::zero3;
   if (question.method != Method::qlora || !is_shared) return;
   answer.notes.push_back(
-      std::string("four-bit weights are shared out with bnb_4bit_quant_storage in the model's "
-                  "type, which this counts; with the default, uint8, ") +
+      std::string("four-bit weights are taken to be stored in the model's type "
+                  "(bnb_4bit_quant_storage); in the default, uint8, ") +
       (question.division == Division::fsdp1 ? "FSDP refuses them"
        : question.division == Division::fsdp2
            ? "accelerate keeps them whole on every rank (1.15, with PyTorch since 2.7)"
-           : "what DeepSpeed does is not known here"));
+           : "DeepSpeed shares them out, too, and counts twice as many elements: of what persists "
+             "and of what is gathered ahead"));
 }
 
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {

@@ -99,6 +99,7 @@ ZERO3 = {
     "qlora": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS, **SHARED_OUT_BITS},
     "qlora-non-reentrant": {"family": "llama", "ranks": 4, "lora_rank": 4, "lora_targets": TARGETS, **SHARED_OUT_BITS,
                             "checkpointing": "non_reentrant"},
+    "qlora-uint8": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "nf4_double"},
     "prefetch": {"family": "llama", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-gpt2": {"family": "gpt2", "ranks": 4, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-opt": {"family": "opt", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},

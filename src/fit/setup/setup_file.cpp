@@ -484,8 +484,7 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   if (question.division == Division::fsdp2 && !shards_ends(question)) {
     emitted.notes.push_back(request.kind + std::string(kShardsEnds));
   }
-  const bool shares_bits = is_fsdp(question.division) || question.division == Division::zero3;
-  if (question.method == Method::qlora && shares_bits) {
+  if (question.method == Method::qlora && is_fsdp(question.division)) {
     emitted.notes.emplace_back(
         "four-bit weights are shared out where the script loads them with bnb_4bit_quant_storage "
         "in "
