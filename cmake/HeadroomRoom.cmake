@@ -46,7 +46,13 @@ function(headroom_compile_together target precompiled)
     return()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${precompiled})
-  if(Python3_Interpreter_FOUND)
+  get_target_property(kind ${target} TYPE)
+  get_target_property(is_shared ${precompiled} POSITION_INDEPENDENT_CODE)
+  if(kind STREQUAL "EXECUTABLE" AND is_shared)
+    target_compile_options(${target} PRIVATE -fPIC)  # as the precompiled headers, and not -fPIE
+  endif()
+  list(LENGTH ARGN count)
+  if(count GREATER 1 AND Python3_Interpreter_FOUND)
     execute_process(
       COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/compile_together.py ${ARGN}
       WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}

@@ -79,7 +79,8 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
   options.weights = s.train.weights;
   options.compute = s.train.weights;
-  // Under the first version of FSDP bytes of either type come to the same units.
+  // Where parameters are shared out one by one, as guides of peft and accelerate ask for it; in the
+  // flat ones of FSDP's first version bytes of either type take as much.
   const Division division = s.question.division;
   if (division == Division::fsdp2 || division == Division::zero3) options.storage = s.train.weights;
   options.group_size = s.question.gptq_group;

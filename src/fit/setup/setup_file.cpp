@@ -180,15 +180,17 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
 
 // What only a training script says, where it is not as frameworks have it.
 void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::string>& by_hand) {
-  constexpr std::array kOfTheScript{
-      "batch",  "seq",       "dtype",        "optimizer", "compile",
-      "float8", "attention", "loss",         "kernels",   "optimizer-in-backward",
-      "freeze", "lora-rank", "lora-targets", "lora-dtype"};
+  constexpr std::array kOfTheScript{"batch",        "seq",
+                                    "dtype",        "optimizer",
+                                    "compile",      "float8",
+                                    "attention",    "loss",
+                                    "kernels",      "optimizer-in-backward",
+                                    "freeze",       "lora-rank",
+                                    "lora-targets", "lora-dtype",
+                                    "lora-dropout", "kbit-preparation",
+                                    "gptq-group"};
   const bool is_accelerate = kind == "accelerate";
   if (q.method != Method::full) by_hand.emplace_back("method");
-  for (const char* flag : {"lora-dropout", "kbit-preparation", "gptq-group"}) {
-    if (q.given.contains(flag)) by_hand.emplace_back(flag);
-  }
   const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
   if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
@@ -487,8 +489,7 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   if (question.method == Method::qlora && is_fsdp(question.division)) {
     emitted.notes.emplace_back(
         "four-bit weights are shared out where the script loads them with bnb_4bit_quant_storage "
-        "in "
-        "the model's type, and not with the default, uint8");
+        "in the model's type, and not with the default, uint8");
   }
   if (question.reshards == step::Reshards::all_but_last_layer) {
     emitted.by_hand.emplace_back("reshard-after-forward");
