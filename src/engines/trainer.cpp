@@ -101,7 +101,7 @@ Error not_modelled(const Values& in, std::string_view key, std::string hint = {}
 
 // What changes memory, and nobody has modelled.
 Result<void> check_modelled(const Values& in) {
-  for (const char* key : {"torch_compile", "activation_offloading", "load_in_8bit"}) {
+  for (const char* key : {"activation_offloading", "load_in_8bit"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(key));
     if (is_on.value_or(false)) return not_modelled(in, key, "false");
   }
@@ -115,6 +115,20 @@ Result<void> check_modelled(const Values& in) {
                         "LLaMA-Factory's own arguments are not read; leave it out, and say "
                         "--method lora --lora-rank N");
   }
+  return {};
+}
+
+// transformers/training_args.py: a backend or a mode switches it on, too. Modes but the default
+// replay CUDA graphs, or try kernels out.
+Result<void> read_compile(const Values& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(setup.compiles_model, in.truth("torch_compile"));
+  HEADROOM_ASSIGN(const auto backend, in.words("torch_compile_backend"));
+  HEADROOM_ASSIGN(const auto mode, in.words("torch_compile_mode"));
+  if (backend && *backend != "inductor") {
+    return not_modelled(in, "torch_compile_backend", "inductor");
+  }
+  if (mode && *mode != "default") return not_modelled(in, "torch_compile_mode", "default");
+  if (backend || mode) setup.compiles_model = true;
   return {};
 }
 
@@ -304,6 +318,8 @@ Result<void> read_config_file(const Values& in, const ReadNamed& read_named, Tra
   }
   setup.replicas = launched.replicas;
   if (!setup.mixed_precision) setup.mixed_precision = launched.mixed_precision;
+  if (!setup.compiles_model) setup.compiles_model = launched.compiles_model;
+  setup.compiles_layers = launched.compiles_layers;
   if (is_zero(launched.sharing)) {
     take_zero(launched, setup);
     return {};
@@ -428,6 +444,7 @@ Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_n
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_step(in, setup));
   HEADROOM_TRY(read_types(in, setup));
+  HEADROOM_TRY(read_compile(in, setup));
   HEADROOM_TRY(read_checkpointing(in, setup));
   HEADROOM_TRY(read_model(in, setup));
   HEADROOM_TRY(read_launcher(in, setup));
