@@ -43,7 +43,7 @@ inline model::Graph tiny_llama(const TinyLlama& sizes) {
   build.checkpointing = sizes.checkpointing;
   build.compiled = sizes.compiled;
   model::Graph graph = model::build_graph({config, "test"}, build).value();
-  return sizes.compiled ? enclose(std::move(graph), "llama") : graph;
+  return sizes.compiled ? enclose(std::move(graph), "llama").value() : graph;
 }
 
 }  // namespace headroom::step

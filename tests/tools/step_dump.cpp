@@ -294,7 +294,7 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
   }
   if (words["zero"] == "3") graph = headroom::step::apply_zero3_linear(std::move(graph));
   if (words["compile"] == "model") {
-    graph = headroom::step::enclose(std::move(graph), model_type);
+    HEADROOM_ASSIGN(graph, headroom::step::enclose(std::move(graph), model_type));
   }
   return graph;
 }

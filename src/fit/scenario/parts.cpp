@@ -634,6 +634,16 @@ void warn_of_fp16_gradients(Scenario& s) {
       flag);
 }
 
+void warn_of_compiled_masks(Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (!q.compile.model || s.build.attention != model::Attention::sdpa) return;
+  if (s.task != model::Task::causal_lm) return;
+  s.warnings.push_back(
+      "compiled as a whole, transformers hands attention a mask (before PyTorch 2.14), which flash "
+      "kernels do not take; --compile layers has none (in accelerate's dynamo_config: "
+      "dynamo_use_regional_compilation)");
+}
+
 Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   // Accepted words that would change nothing must not be answered as if they did.

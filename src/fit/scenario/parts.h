@@ -22,6 +22,7 @@ Result<void> set_loss(Scenario& scenario);
 // A word of warning where the device would run that type without units for it.
 void warn_of_bf16(Scenario& scenario);
 void warn_of_fp16_gradients(Scenario& scenario);
+void warn_of_compiled_masks(Scenario& scenario);
 // An Error that names the first setting which the step model cannot follow.
 Result<void> check_supported(const Scenario& scenario);
 

@@ -251,6 +251,7 @@ Result<Scenario> complete(Scenario s) {
   HEADROOM_TRY(check_supported(s));
   warn_of_bf16(s);
   warn_of_fp16_gradients(s);
+  warn_of_compiled_masks(s);
   HEADROOM_ASSIGN(s.beyond_positions, beyond_positions(s));
   if (s.traced) HEADROOM_TRY(check_layers(s));
   s.offered =
