@@ -150,6 +150,14 @@ Result<void> read_zero(const JsonView& zero, TrainingSetup& setup) {
   return {};
 }
 
+Result<void> check_tensor_parallel(const JsonView& root) {
+  HEADROOM_ASSIGN(const auto part, root.optional_object("tensor_parallel"));
+  if (!part || !is_said(*part, "autotp_size")) return {};
+  HEADROOM_ASSIGN(const int64_t ranks, part->get_int("autotp_size", 0, kMostDevices));
+  if (ranks > 1) return part->error_at("autotp_size", "is not modelled", "leave it out");
+  return {};
+}
+
 // train_batch_size = micro-batch x accumulation x GPUs
 Result<void> read_ranks(const JsonView& root, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto whole, count_of(root, "train_batch_size"));
@@ -173,6 +181,7 @@ Result<TrainingSetup> read_deepspeed(const JsonView& root) {
       "train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps together";
   HEADROOM_ASSIGN(const JsonView zero, root.get_object("zero_optimization"));
   HEADROOM_TRY(read_zero(zero, setup));
+  HEADROOM_TRY(check_tensor_parallel(root));
   HEADROOM_TRY(read_halves(root, setup));
   HEADROOM_ASSIGN(setup.batch, count_of(root, "train_micro_batch_size_per_gpu"));
   HEADROOM_ASSIGN(setup.grad_accum, count_of(root, "gradient_accumulation_steps"));

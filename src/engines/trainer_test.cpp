@@ -58,6 +58,7 @@ TEST(Trainer, AScriptSaysTheSame) {
   EXPECT_EQ(setup.tuning, Tuning::lora);
   EXPECT_EQ(setup.lora_targets.size(), 2);
   EXPECT_TRUE(is_trainer_script("train --output-dir o --per-device-train-batch-size 4"));
+  EXPECT_FALSE(is_trainer_script("python init.py --model_name_or_path a --output_dir o"));
   const TrainingSetup zero =
       *read_script("deepspeed --num_nodes 2 --num_gpus 8 t --output_dir o\n");
   EXPECT_EQ(zero.ranks, 16);
@@ -142,9 +143,8 @@ TEST(Trainer, GradientsMayBeReducedBehindEachMicroBatch) {
 TEST(Trainer, WhatIsNotModelledIsNamed) {
   for (const char* const line :
        {"torch_compile: true", "load_in_8bit: true", "load_in_4bit: true",
-        "label_smoothing_factor: 0.1", "activation_offloading: true", "finetuning_type: lora",
-        "fsdp: hybrid_shard", "fp16: true\nbf16: true", "dtype: float8", "bf16: maybe",
-        "per_device_train_batch_size: 0",
+        "label_smoothing_factor: 0.1", "activation_offloading: true", "fsdp: hybrid_shard",
+        "fp16: true\nbf16: true", "dtype: float8", "bf16: maybe", "per_device_train_batch_size: 0",
         "gradient_checkpointing: true\n"
         "gradient_checkpointing_kwargs:\n  offload: true"}) {
     const auto setup = read(std::string("output_dir: o\n") + line + "\n");
