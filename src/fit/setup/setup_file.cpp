@@ -370,6 +370,8 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
       flags.emplace_back("accelerate", "true");
     }
   }
+  // Its compute_loss returns the loss alone (transformers/trainer.py).
+  if (setup.is_trainer) flags.emplace_back("keep-outputs", "false");
   if (setup.weights) {
     flags.emplace_back("dtype", *setup.weights == Half::none ? "fp32" : word_of(*setup.weights));
   }

@@ -271,6 +271,7 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
   EXPECT_EQ(question.seq, 512);
   EXPECT_EQ(question.lora_targets.size(), 2);
   EXPECT_TRUE(question.accelerate);
+  EXPECT_FALSE(question.keep_outputs);
   // Of several GPUs, without a word of how: DistributedDataParallel.
   const std::string plain = "output_dir: o\n";
   EXPECT_EQ(flags_of_setup(plain, "t.yaml", {.method = "", .gpus = 4, .read = {}})->flags.front(),
@@ -319,7 +320,8 @@ TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
                                         {"optimizer", "adamw-fused"},
                                         {"checkpointing", "full"},
                                         {"mixed-precision", "bf16"},
-                                        {"accelerate", "true"}});
+                                        {"accelerate", "true"},
+                                        {"keep-outputs", "false"}});
     for (const auto& [name, words] : more) EXPECT_TRUE(question.set(name, words)) << name;
     return question;
   };
@@ -363,7 +365,8 @@ TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
                                         {"checkpointing", "full"},
                                         {"dtype", "bf16"},
                                         {"mixed-precision", "bf16"},
-                                        {"accelerate", "true"}});
+                                        {"accelerate", "true"},
+                                        {"keep-outputs", "false"}});
     for (const auto& [name, words] : more) EXPECT_TRUE(question.set(name, words)) << name;
     return question;
   };
