@@ -16,6 +16,9 @@ using text::Json;
 using text::JsonView;
 
 Result<void> check_modelled(const SettingValues& in) {
+  if (in.is_on("config_file")) {
+    return in.not_modelled("config_file", "deepspeed or fsdp_config in axolotl's own file");
+  }
   if (in.is_on("load_in_8bit")) {
     return in.not_modelled("load_in_8bit", "false; or load_in_4bit with adapter: qlora");
   }
@@ -287,7 +290,7 @@ Result<void> read_ranks(const SettingValues& in, TrainingSetup& setup) {
     setup.replicas = *replicas;
   }
   const int64_t ranks = shared > 1 ? shared : workers.value_or(1);
-  if (ranks < 2) return {};
+  if (ranks < 2) return read_launcher(in, setup);
   setup.ranks = ranks;
   setup.is_counted = true;
   return {};

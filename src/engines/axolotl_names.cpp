@@ -21,7 +21,8 @@ constexpr std::string_view kRead =
     "cut_cross_entropy deepspeed accelerator_config fsdp fsdp_config fsdp_version "
     "dp_shard_size dp_replicate_size tensor_parallel_size context_parallel_size "
     "sequence_parallel_degree expert_parallel_size experts_implementation trust_remote_code "
-    "ddp_bucket_cap_mb ddp_find_unused_parameters ";
+    "ddp_bucket_cap_mb ddp_find_unused_parameters nproc_per_node nnodes num_processes "
+    "num_machines num_gpus ";
 
 // Data, logs, schedules, checkpoints on disk.
 constexpr std::string_view kBesideThePoint =

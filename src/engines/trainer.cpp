@@ -179,29 +179,6 @@ Result<void> read_config_file(const SettingValues& in, const ReadNamed& read_nam
   return {};
 }
 
-// Of a command: processes of a machine times machines.
-Result<void> read_launcher(const SettingValues& in, TrainingSetup& setup) {
-  for (const char* key : {"nnodes", "num_nodes", "num_machines"}) {  // torchrun's, deepspeed's
-    HEADROOM_ASSIGN(const auto named, in.count(key));                // and accelerate's
-    if (named) setup.nodes = std::min(*named, kMostDevices);
-  }
-  for (const char* key : {"nproc_per_node", "num_gpus"}) {
-    HEADROOM_ASSIGN(const auto each, in.count(key));
-    if (!each) continue;
-    setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
-    setup.is_counted = true;
-  }
-  HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
-  if (all) {
-    setup.ranks = *all;
-    setup.is_counted = true;
-  }
-  if (setup.ranks > kMostDevices) {
-    return in.view().error("more processes than are known to train one model");
-  }
-  return {};
-}
-
 Result<void> read_step(const SettingValues& in, TrainingSetup& setup) {
   constexpr int64_t kBatch = 8;
   constexpr double kNorm = 1;
@@ -267,6 +244,29 @@ Result<Json> trainer_arguments_of(std::string_view script, const std::string& fi
     }
   }
   return root;
+}
+
+// Of a command: processes of a machine times machines.
+Result<void> read_launcher(const SettingValues& in, TrainingSetup& setup) {
+  for (const char* key : {"nnodes", "num_nodes", "num_machines"}) {  // torchrun's, deepspeed's
+    HEADROOM_ASSIGN(const auto named, in.count(key));                // and accelerate's
+    if (named) setup.nodes = std::min(*named, kMostDevices);
+  }
+  for (const char* key : {"nproc_per_node", "num_gpus"}) {
+    HEADROOM_ASSIGN(const auto each, in.count(key));
+    if (!each) continue;
+    setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
+    setup.is_counted = true;
+  }
+  HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
+  if (all) {
+    setup.ranks = *all;
+    setup.is_counted = true;
+  }
+  if (setup.ranks > kMostDevices) {
+    return in.view().error("more processes than are known to train one model");
+  }
+  return {};
 }
 
 Result<void> read_accumulation(const SettingValues& in, const ReadNamed& read_named,

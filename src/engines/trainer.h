@@ -38,6 +38,8 @@ Result<TrainingSetup> read_trainer(const text::JsonView& root, const ReadNamed& 
 // weights and adapters;
 Result<void> read_trainer_loop(const SettingValues& in, const ReadNamed& read_named,
                                TrainingSetup& setup);
+// how many processes and machines a command says;
+Result<void> read_launcher(const SettingValues& in, TrainingSetup& setup);
 // `deepspeed`, a file's name or what such a file has;
 Result<void> read_deepspeed_of(const SettingValues& in, const ReadNamed& read_named,
                                TrainingSetup& setup);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "engines/accelerate.h"
 #include "engines/axolotl.h"
+#include "engines/config_script.h"
 #include "engines/deepspeed.h"
 #include "engines/llama_factory.h"
 #include "engines/torchtitan.h"
@@ -85,10 +86,13 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
   if (engines::is_torchtitan_script(content)) {
     return engines::read_torchtitan(content, file, beside.gpus);
   }
-  HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
+  const auto named = [&](const std::string& name) { return read_named(name, file, beside); };
+  const bool is_started = !is_json_text(content) && engines::is_config_script(content);
+  HEADROOM_ASSIGN(const text::Json root,
+                  is_started ? engines::arguments_of_config_script(content, file, named)
+                             : parse_setup(content, file));
   const text::JsonView view(root, file);
   if (view.has("zero_optimization")) return engines::read_deepspeed(view);
-  const auto named = [&](const std::string& name) { return read_named(name, file, beside); };
   if (engines::has_axolotl_arguments(root)) return engines::read_axolotl(view, named);
   if (engines::has_llama_factory_arguments(root)) return engines::read_llama_factory(view, named);
   if (engines::has_trainer_arguments(root)) return engines::read_trainer(view, named);
