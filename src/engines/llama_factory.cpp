@@ -71,8 +71,7 @@ Result<void> read_quantization(const SettingValues& in, TrainingSetup& setup) {
 }
 
 // "q_proj,v_proj"
-std::vector<std::string> items_of(std::string_view words) {
-  std::vector<std::string> items;
+void add_items(std::string_view words, std::vector<std::string>& items) {
   while (!words.empty()) {
     const size_t end = std::min(words.find(','), words.size());
     std::string_view item = words.substr(0, end);
@@ -81,7 +80,6 @@ std::vector<std::string> items_of(std::string_view words) {
     if (!item.empty()) items.emplace_back(item);
     words.remove_prefix(std::min(end + 1, words.size()));
   }
-  return items;
 }
 
 Result<void> read_adapters(const SettingValues& in, TrainingSetup& setup) {
@@ -95,9 +93,10 @@ Result<void> read_adapters(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto rank, in.count("lora_rank"));
   setup.lora_rank = rank.value_or(kRank);
   HEADROOM_ASSIGN(setup.lora_dropout, in.number("lora_dropout", 1));
-  HEADROOM_ASSIGN(const auto target, in.words("lora_target"));
-  setup.lora_targets = items_of(target.value_or("all"));
-  if (setup.lora_targets == std::vector<std::string>{"all"}) setup.lora_targets = {"all-linear"};
+  HEADROOM_ASSIGN(const auto targets, in.names("lora_target"));
+  for (const std::string& words : targets) add_items(words, setup.lora_targets);
+  const std::vector<std::string> all{"all"};
+  if (setup.lora_targets.empty() || setup.lora_targets == all) setup.lora_targets = {"all-linear"};
   HEADROOM_ASSIGN(const auto has_magnitudes, in.truth("use_dora"));
   if (has_magnitudes.value_or(false)) setup.tuning = Tuning::dora;
   if (in.is_on("adapter_name_or_path")) {

@@ -69,6 +69,7 @@ TEST(LlamaFactory, AdaptersAsTheyAreSaid) {
   EXPECT_EQ(setup->tuning, Tuning::dora);
   EXPECT_EQ(setup->lora_rank, 16);
   EXPECT_EQ(setup->lora_targets, (std::vector<std::string>{"q_proj", "v_proj"}));
+  EXPECT_EQ(read(kModel + "lora_target: [q_proj, v_proj]\n")->lora_targets, setup->lora_targets);
   EXPECT_EQ(setup->lora_dropout, 0.1);
   EXPECT_EQ(setup->attention, "flash_attention_2");
   EXPECT_EQ(setup->has_liger, true);
