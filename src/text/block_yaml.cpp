@@ -126,6 +126,7 @@ class Reader {
   // Of the member or item whose line this is, and the lines below it.
   Result<Json> value_of(std::string_view words, size_t indent, size_t depth) {
     if (is_text_block(words)) return text_block(words.front() == '>' ? ' ' : '\n', indent);
+    if (words.starts_with('[') && !words.ends_with(']')) return flow_list_over_lines(words);
     if (!words.empty()) {
       HEADROOM_ASSIGN(Json made, scalar(words));
       HEADROOM_TRY(next());
@@ -200,7 +201,21 @@ class Reader {
     return Json(std::move(text));
   }
 
-  // "[q_proj, 'v_proj']"; a comma within quotation marks is not read here.
+  Result<Json> flow_list_over_lines(std::string_view words) {
+    std::string text(words);
+    while (!text.ends_with(']')) {
+      HEADROOM_TRY(next());
+      if (!line_) return error("has a list that does not end");
+      text += ' ';
+      text += line_->words;
+    }
+    HEADROOM_ASSIGN(Json made, scalar(text));
+    HEADROOM_TRY(next());
+    return made;
+  }
+
+  // "[q_proj, 'v_proj']", and with a comma behind the last one; a comma within quotation marks is
+  // not read here.
   [[nodiscard]] Result<Json> flow_list(std::string_view words) const {
     Json::Array items;
     std::string_view inner = words.substr(1, words.size() - 2);
@@ -215,6 +230,7 @@ class Reader {
       HEADROOM_ASSIGN(Json made, scalar(item));
       items.push_back(std::move(made));
       inner.remove_prefix(std::min(end + 1, inner.size()));
+      if (inner.find_first_not_of(' ') == std::string_view::npos) break;
     }
     return Json::array(std::move(items));
   }

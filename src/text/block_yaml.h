@@ -4,14 +4,14 @@
 //   distributed_type: FSDP        # scalars: words, quoted words, numbers, true, false, null
 //   fsdp_config:
 //     fsdp_version: 2
-//   report_to: [none]
+//   report_to: [none]           # of scalars, over lines too
 //   datasets:
 //     - path: tatsu-lab/alpaca
 //       type: alpaca
 //   description: |
 //     text over lines, with its line ends; ">" joins them
 //
-// That and no more: other flow style but for {}, anchors, tags and plain text over several lines
+// That and no more: other flow style but {}, anchors, tags and plain text over several lines
 // are an Error that names the line, never guessed. Scalars are YAML 1.1's as far as settings go:
 // yes, no, on and off stay words. Thread-safe; linear in the text, but for mappings of many
 // members; at most kMostYamlLines lines and kMostYamlDepth levels.

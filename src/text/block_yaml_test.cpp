@@ -22,6 +22,8 @@ TEST(BlockYaml, ListsOfScalars) {
       parse_block_yaml("a: [x, 'y', 3, true]\nb:\n- x\n- 1.5\nc:\n  - null\nd: []\n", "x.yaml")
           ->dump(),
       R"({"a":["x","y",3,true],"b":["x",1.5],"c":[null],"d":[]})");
+  EXPECT_EQ(parse_block_yaml("a: [\n  'x', # one\n  y,\n]\nb:\n  - [1,\n2]\n", "x.yaml")->dump(),
+            R"({"a":["x","y"],"b":[[1,2]]})");
   // As far left as its name is its own.
   EXPECT_EQ(parse_block_yaml("a:\n  b:\n  - x\n  c: 1\n", "x.yaml")->dump(),
             R"({"a":{"b":["x"],"c":1}})");
