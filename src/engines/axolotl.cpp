@@ -155,8 +155,8 @@ Result<void> read_tuning(const SettingValues& in, TrainingSetup& setup) {
   setup.tuning = is_quantized                     ? Tuning::qlora
                  : has_magnitudes.value_or(false) ? Tuning::dora
                                                   : Tuning::lora;
-  // peft's preparation is undone: norms, embedding and head go back to the model's type.
-  if (is_quantized) setup.prepared = Prepared::none;
+  // Of peft's preparation norms, embedding and head go back to the model's type.
+  if (is_quantized) setup.prepared = Prepared::others;
   HEADROOM_ASSIGN(setup.lora_rank, in.count("lora_r"));
   if (!setup.lora_rank) return in.view().error("says no rank of its adapters", "lora_r: 16");
   HEADROOM_ASSIGN(setup.lora_dropout, in.number("lora_dropout", 1));

@@ -61,7 +61,7 @@ TEST(Axolotl, Adapters) {
   const auto four = read(quantized + "load_in_4bit: true\n");
   ASSERT_TRUE(four) << four.error().to_string();
   EXPECT_EQ(four->tuning, Tuning::qlora);
-  EXPECT_EQ(four->prepared, Prepared::none);
+  EXPECT_EQ(four->prepared, Prepared::others);
   EXPECT_EQ(four->lora_targets, (std::vector<std::string>{"q_proj", "v_proj"}));
   EXPECT_FALSE(read(kLora + "load_in_4bit: true\n"));
 }

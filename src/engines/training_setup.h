@@ -27,7 +27,7 @@ enum class Half : uint8_t { none, bf16, fp16 };
 enum class Tuning : uint8_t { full, lora, dora, qlora };
 
 // What of a model beside weights in 4 bits is cast to float32.
-enum class Prepared : uint8_t { none, norms };
+enum class Prepared : uint8_t { none, norms, others };
 
 // The loss, where it is not the model's own.
 enum class SetupLoss : uint8_t { own, fused_linear, fused };

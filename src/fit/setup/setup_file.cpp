@@ -287,6 +287,12 @@ std::string joined(const std::vector<std::string>& names) {
   return words;
 }
 
+std::string_view word_of(engines::Prepared prepared) {
+  return prepared == engines::Prepared::none    ? "none"
+         : prepared == engines::Prepared::norms ? "norms"
+                                                : "others";
+}
+
 void add_adapter_flags(const TrainingSetup& setup, std::vector<FlagWords>& flags) {
   if (setup.lora_rank) flags.emplace_back("lora-rank", std::to_string(*setup.lora_rank));
   if (!setup.lora_targets.empty()) {
@@ -302,9 +308,8 @@ void add_adapter_flags(const TrainingSetup& setup, std::vector<FlagWords>& flags
   const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
                              setup.sharing == Sharing::fsdp2;
   if (setup.tuning != Tuning::qlora || is_shared_out) return;  // what shares it out undoes that
-  const bool has_norms =
-      setup.prepared.value_or(engines::Prepared::norms) == engines::Prepared::norms;
-  flags.emplace_back("kbit-preparation", has_norms ? "norms" : "none");
+  flags.emplace_back("kbit-preparation",
+                     word_of(setup.prepared.value_or(engines::Prepared::norms)));
 }
 
 std::string_view word_of(engines::SetupLoss loss) {

@@ -379,7 +379,7 @@ TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
               asked({{"method", "qlora"},
                      {"lora-rank", "32"},
                      {"lora-targets", "all-linear"},
-                     {"kbit-preparation", "none"},
+                     {"kbit-preparation", "others"},
                      {"kernels", "liger"},
                      {"loss", "fused-linear"}}));
   expect_asks(question_from(model + "fsdp_version: 2\nfsdp_config:\n  offload_params: true\n", 8),
