@@ -38,6 +38,23 @@ Result<void> read_precision(const JsonView& root, TrainingSetup& setup) {
                        "no, bf16 or fp16");
 }
 
+// accelerate's dynamo_config, or dynamo_backend of older files: torch.compile of the model, or of
+// what repeats in it by itself (accelerate/accelerator.py, prepare_model).
+Result<void> read_compile(const JsonView& root, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto config, root.optional_object("dynamo_config"));
+  const JsonView& in = config ? *config : root;
+  HEADROOM_ASSIGN(const auto backend, in.optional_string("dynamo_backend"));
+  if (!backend || *backend == "NO" || *backend == "no") return {};
+  if (*backend != "INDUCTOR" && *backend != "inductor") {
+    return in.error_at("dynamo_backend", "is not modelled", "INDUCTOR or NO");
+  }
+  HEADROOM_ASSIGN(const auto mode, in.optional_string("dynamo_mode"));
+  if (mode && *mode != "default") return in.error_at("dynamo_mode", "is not modelled", "default");
+  HEADROOM_ASSIGN(const auto by_region, in.optional_bool("dynamo_use_regional_compilation"));
+  (by_region.value_or(false) ? setup.compiles_layers : setup.compiles_model) = true;
+  return {};
+}
+
 // What accelerate's own files have beside what decides memory and time.
 Result<void> read_fsdp(const JsonView& fsdp, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto version, fsdp.optional_int("fsdp_version", 1, 2));
@@ -170,6 +187,7 @@ Result<TrainingSetup> read_accelerate(const JsonView& root) {
   setup.is_counted = processes.has_value();
   setup.nodes = nodes.value_or(1);
   HEADROOM_TRY(read_precision(root, setup));
+  HEADROOM_TRY(read_compile(root, setup));
   if (type == "NO") {
     setup.sharing = Sharing::none;
   } else if (type == "MULTI_GPU") {

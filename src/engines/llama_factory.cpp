@@ -41,7 +41,8 @@ Result<void> check_modelled(const SettingValues& in) {
       in.refuse_if_on({"use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon",
                        "use_mca", "use_megatron_bridge", "use_hyper_parallel"}));
   HEADROOM_TRY(
-      in.refuse_if_on({"use_dft_loss", "use_asft_loss", "use_eaft_loss", "upcast_lmhead_output",
+      in.refuse_if_on({"torch_compile", "torch_compile_backend", "torch_compile_mode",
+                       "use_dft_loss", "use_asft_loss", "use_eaft_loss", "upcast_lmhead_output",
                        "moe_aux_loss_coef", "fp8", "fp8_enable_fsdp_float8_all_gather"}));
   HEADROOM_ASSIGN(const auto stage, in.words("stage"));
   if (stage && *stage != "sft" && *stage != "pt") {

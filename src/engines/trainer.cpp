@@ -30,7 +30,7 @@ constexpr auto kOfItsCommands = std::to_array<std::string_view>(
 
 // What changes memory, and nobody has modelled.
 Result<void> check_modelled(const SettingValues& in) {
-  for (const char* key : {"torch_compile", "activation_offloading", "load_in_8bit"}) {
+  for (const char* key : {"activation_offloading", "load_in_8bit"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(key));
     if (is_on.value_or(false)) return in.not_modelled(key, "false");
   }
@@ -39,6 +39,20 @@ Result<void> check_modelled(const SettingValues& in) {
   for (const char* key : {"parallelism_config", "optim_target_modules"}) {
     if (in.find(key) != nullptr) return in.not_modelled(key);
   }
+  return {};
+}
+
+// transformers/training_args.py: a backend or a mode switches it on, too. Modes but the default
+// replay CUDA graphs, or try kernels out.
+Result<void> read_compile(const SettingValues& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(setup.compiles_model, in.truth("torch_compile"));
+  HEADROOM_ASSIGN(const auto backend, in.words("torch_compile_backend"));
+  HEADROOM_ASSIGN(const auto mode, in.words("torch_compile_mode"));
+  if (backend && *backend != "inductor") {
+    return in.not_modelled("torch_compile_backend", "inductor");
+  }
+  if (mode && *mode != "default") return in.not_modelled("torch_compile_mode", "default");
+  if (backend || mode) setup.compiles_model = true;
   return {};
 }
 
@@ -167,6 +181,8 @@ Result<void> read_config_file(const SettingValues& in, const ReadNamed& read_nam
   }
   setup.replicas = launched.replicas;
   if (!setup.mixed_precision) setup.mixed_precision = launched.mixed_precision;
+  if (!setup.compiles_model) setup.compiles_model = launched.compiles_model;
+  setup.compiles_layers = launched.compiles_layers;
   if (is_zero(launched.sharing)) {
     take_zero(launched, setup);
     return {};
@@ -302,6 +318,7 @@ Result<void> read_trainer_loop(const SettingValues& in, const ReadNamed& read_na
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_step(in, setup));
   HEADROOM_ASSIGN(setup.mixed_precision, half_of(in));
+  HEADROOM_TRY(read_compile(in, setup));
   HEADROOM_TRY(read_checkpointing(in, setup));
   HEADROOM_TRY(read_launcher(in, setup));
   HEADROOM_TRY(read_config_file(in, read_named, setup));

@@ -140,11 +140,21 @@ TEST(Trainer, GradientsMayBeReducedBehindEachMicroBatch) {
   EXPECT_EQ(setup.syncs_each_batch, true);
 }
 
+TEST(Trainer, CompilesTheModelAsAWhole) {
+  for (const char* const said :
+       {"torch_compile: true", "torch_compile_backend: inductor", "torch_compile_mode: default"}) {
+    EXPECT_EQ(read(std::string("output_dir: o\n") + said + "\n")->compiles_model, true) << said;
+  }
+  EXPECT_EQ(read("output_dir: o\ntorch_compile: false\n")->compiles_model, false);
+  EXPECT_FALSE(read("output_dir: o\n")->compiles_model.value_or(false));
+}
+
 TEST(Trainer, WhatIsNotModelledIsNamed) {
   for (const char* const line :
-       {"torch_compile: true", "load_in_8bit: true", "load_in_4bit: true",
-        "label_smoothing_factor: 0.1", "activation_offloading: true", "fsdp: hybrid_shard",
-        "fp16: true\nbf16: true", "dtype: float8", "bf16: maybe", "per_device_train_batch_size: 0",
+       {"torch_compile_mode: max-autotune", "torch_compile_backend: eager", "load_in_8bit: true",
+        "load_in_4bit: true", "label_smoothing_factor: 0.1", "activation_offloading: true",
+        "fsdp: hybrid_shard", "fp16: true\nbf16: true", "dtype: float8", "bf16: maybe",
+        "per_device_train_batch_size: 0",
         "gradient_checkpointing: true\n"
         "gradient_checkpointing_kwargs:\n  offload: true"}) {
     const auto setup = read(std::string("output_dir: o\n") + line + "\n");

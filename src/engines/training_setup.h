@@ -76,6 +76,7 @@ struct TrainingSetup {
   std::optional<bool> shards_ends;            // fully_shard on embedding and head, too
   std::optional<bool> compiles_layers;        // by torch.compile, each by itself
   std::optional<bool> compiles_loss;
+  std::optional<bool> compiles_model;         // as a whole, with its loss
   std::optional<std::string> model;
   std::optional<int64_t> sequence;
   std::optional<std::string> attention;  // by transformers' name

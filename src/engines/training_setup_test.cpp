@@ -66,6 +66,22 @@ TEST(Accelerate, WhatIsWrittenReadsBack) {
   }
 }
 
+TEST(Accelerate, CompilesTheModelOrWhatRepeatsInIt) {
+  const std::string alone = "distributed_type: 'NO'\n";
+  const auto whole = from_accelerate(alone + "dynamo_config:\n  dynamo_backend: INDUCTOR\n");
+  EXPECT_EQ(whole->compiles_model, true);
+  EXPECT_FALSE(whole->compiles_layers);
+  const auto layers = from_accelerate(alone +
+                                      "dynamo_config:\n  dynamo_backend: INDUCTOR\n"
+                                      "  dynamo_use_regional_compilation: true\n");
+  EXPECT_EQ(layers->compiles_layers, true);
+  EXPECT_FALSE(layers->compiles_model);
+  EXPECT_EQ(from_accelerate(alone + "dynamo_backend: INDUCTOR\n")->compiles_model, true);
+  for (const char* off : {"dynamo_backend: 'NO'\n", "dynamo_config: {}\n"}) {
+    EXPECT_FALSE(from_accelerate(alone + off)->compiles_model) << off;
+  }
+}
+
 TEST(Accelerate, WhatIsNotModelledIsNamed) {
   const std::string fsdp =
       "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n";
@@ -76,6 +92,9 @@ TEST(Accelerate, WhatIsNotModelledIsNamed) {
   };
   for (const Case& c : {
            Case{"num_processes: 8\n", "distributed_type"},
+           Case{fsdp + "dynamo_config:\n  dynamo_backend: EAGER\n", "dynamo_backend"},
+           Case{fsdp + "dynamo_config:\n  dynamo_backend: INDUCTOR\n  dynamo_mode: max-autotune\n",
+                "dynamo_mode"},
            Case{"distributed_type: MEGATRON_LM\nnum_processes: 8\n", "distributed_type"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 1\n", "num_processes"},
            Case{"distributed_type: MULTI_GPU\nnum_processes: 0\n", "num_processes"},

@@ -1,5 +1,5 @@
-// Steps whose layers and loss are compiled against eager ones, of a model of every family: the same
-// gradients, none lost and none too many, and the same products of matrices.
+// Steps that are compiled, layer by layer or as a whole, against eager ones, of a model of every
+// family: the same gradients, none lost and none too many, and the same products of matrices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,19 +26,27 @@ std::vector<int64_t> gradients_of(const step::StepTrace& trace) {
   return sizes;
 }
 
+Result<GraphPointer> graph_for(const Scenario& scenario) {
+  HEADROOM_ASSIGN(const GraphPointer built, built_graph_of(scenario));
+  return graph_of(scenario, built);
+}
+
 TEST(CompiledSteps, MakeTheGradientsThatEagerOnesDo) {
   int compared = 0;
+  int compared_whole = 0;
   for (const std::string& name : one_of_each_family()) {
     FitQuestion question;
     question.model = name;
     question.device = "h100-sxm-80gb";
     question.seq = 64;
+    question.batch = 2;  // of one sequence two gradients may lie in one block
     const auto scenario = resolve(question);
     ASSERT_TRUE(scenario) << scenario.error().to_string();
-    const auto built = built_graph_of(*scenario);
-    ASSERT_TRUE(built) << name;
-    const auto graph = graph_of(*scenario, *built);
+    const auto graph = graph_for(*scenario);
     ASSERT_TRUE(graph) << name;
+    question.compile = {.model = true};
+    const auto whole = resolve(question);
+    const auto enclosed = whole ? graph_for(*whole) : Result<GraphPointer>(whole.error());
     step::TrainOptions options = scenario->train;
     options.steps = 1;
     const auto eager = step::trace_training(**graph, options);
@@ -50,9 +58,16 @@ TEST(CompiledSteps, MakeTheGradientsThatEagerOnesDo) {
       if (!compiled) continue;  // refused: the golden fit_compiled_refused has the words
       EXPECT_EQ(gradients_of(*compiled), gradients_of(*eager)) << name;
       ++compared;
+      if (!enclosed) continue;
+      options.compiled = {.model = true};
+      const auto compiled_whole = step::trace_training(**enclosed, options);
+      if (!compiled_whole) continue;
+      EXPECT_EQ(gradients_of(*compiled_whole), gradients_of(*eager)) << name;
+      ++compared_whole;
     }
   }
   EXPECT_GT(compared, 60);
+  EXPECT_GT(compared_whole, 60);
 }
 
 }  // namespace

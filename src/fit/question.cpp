@@ -376,8 +376,8 @@ constexpr std::array<Field, 60> kFields{{
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"compile", "PARTS",
-      "what torch.compile is called on: none, or a list of layers (each by itself, as torchtitan "
-      "has it) and loss"},
+      "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has it), "
+      "or a list of layers (each by itself, as torchtitan has it) and loss"},
      [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
       "products of layers' linear modules in float8: none, tensorwise (torchao's, with dynamic "

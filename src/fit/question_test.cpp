@@ -157,7 +157,11 @@ TEST(FitQuestion, CompilesWhatIsListed) {
   EXPECT_EQ(question.compile, (step::CompiledParts{.loss = true}));
   ASSERT_TRUE(question.set("compile", "none"));
   EXPECT_FALSE(question.compile.any());
-  for (const char* words : {"", "layer", "layers,", ",loss", "layers loss", "none,layers"}) {
+  ASSERT_TRUE(question.set("compile", "model"));
+  EXPECT_EQ(question.compile, (step::CompiledParts{.model = true}));
+  EXPECT_EQ(setting_of(settings_of(question), "compile"), "model");
+  for (const char* words :
+       {"", "layer", "layers,", ",loss", "layers loss", "none,layers", "model,loss"}) {
     EXPECT_FALSE(question.set("compile", words)) << words;
   }
 }

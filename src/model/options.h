@@ -49,6 +49,7 @@ struct BuildOptions {
   bool use_cache = false;             // a key-value cache is made and returned
   int64_t past = 0;                   // tokens already in it, beside `sequence` new ones
   bool attention_mask = false;        // a padding mask that is not all ones is passed in
+  bool compiled = false;              // as a whole: no kernel is left to mask by itself
   std::optional<int64_t> vocabulary;  // instead of the config's
   // One rank's, in order: each becomes a chunk of the graph. Empty: the whole model.
   std::vector<ModelPart> parts;

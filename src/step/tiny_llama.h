@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "model/load.h"
+#include "step/transform/enclose.h"
 #include "text/json.h"
 
 namespace headroom::step {
@@ -20,6 +22,7 @@ struct TinyLlama {
   int64_t sequence = 24;
   double attention_dropout = 0;
   bool checkpointing = false;
+  bool compiled = false;  // as a whole
 };
 
 inline model::Graph tiny_llama(const TinyLlama& sizes) {
@@ -38,7 +41,9 @@ inline model::Graph tiny_llama(const TinyLlama& sizes) {
   build.batch = sizes.batch;
   build.sequence = sizes.sequence;
   build.checkpointing = sizes.checkpointing;
-  return model::build_graph({config, "test"}, build).value();
+  build.compiled = sizes.compiled;
+  model::Graph graph = model::build_graph({config, "test"}, build).value();
+  return sizes.compiled ? enclose(std::move(graph), "llama") : graph;
 }
 
 }  // namespace headroom::step

@@ -53,6 +53,7 @@ Category category_within(RegionKind kind) {
     case RegionKind::attention:
     case RegionKind::core_attention:
     case RegionKind::mlp:
+    case RegionKind::whole:
     case RegionKind::other:
       return Category::temporary;
   }
@@ -92,8 +93,10 @@ std::vector<bool> compiled_regions(const Graph& graph, const CompiledParts& part
   std::vector<bool> compiled(graph.regions.size());
   for (size_t i = 0; i < graph.regions.size(); ++i) {
     const RegionKind kind = graph.regions[i].kind;
-    compiled[i] =
-        (parts.layers && kind == RegionKind::layer) || (parts.loss && kind == RegionKind::loss);
+    // A loss that is not within the whole is a graph of its own.
+    compiled[i] = (parts.layers && kind == RegionKind::layer) ||
+                  ((parts.loss || parts.model) && kind == RegionKind::loss) ||
+                  (parts.model && kind == RegionKind::whole);
   }
   return compiled;
 }
@@ -112,7 +115,8 @@ class TrainingRun {
         engine_(eager_, engine_options()),
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
-        compiler_(eager_, graph, options.checkpoint_keeps),
+        compiler_(eager_, graph,
+                  {checkpointed_regions(graph, options), options.checkpoint_keeps}),
         frame_(graph.value_count),
         traffic_(eager_, recorder_, options.pipeline, options.weights),
         chunks_(model::chunks_of(graph)),
@@ -123,7 +127,7 @@ class TrainingRun {
     recorder_.set_module_categories(categories_by_module());
     interpreter_.set_region_handler([this](uint32_t region, Frame& frame) {
       if (compiled_[region]) {
-        compiler_.run(region, frame, checkpointed_[region]);
+        compiler_.run(region, frame);
         return true;
       }
       if (!checkpointed_[region]) return false;
@@ -525,7 +529,9 @@ struct FoldedPasses {
 std::shared_ptr<const FoldedPasses> fold_passes(const Graph& graph, const TrainOptions& options) {
   const bool is_alone = !options.optimizer_in_backward && !is_parallel(options.parallel) &&
                         options.pipeline.engine == PipelineEngine::megatron;
-  if (!options.fold_layers || !options.repeat_steps || !is_alone) return {};
+  // Of a model that is compiled as a whole no layer is a stretch by itself.
+  const bool has_layers = !options.compiled.model;
+  if (!options.fold_layers || !options.repeat_steps || !is_alone || !has_layers) return {};
   auto fold = fold_layers(graph, checkpointed_regions(graph, options));
   if (!fold) return {};
   try {

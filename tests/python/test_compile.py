@@ -1,6 +1,6 @@
-"""What a compiled layer keeps for its backward pass, held against PyTorch's own partitioner.
+"""What compiled layers and models keep for backward, held against PyTorch's own partitioner.
 
-The layer of a tiny random model is compiled with the partitioner and the decompositions that
+The layer of a tiny random model, or all of it, is compiled with the partitioner and the decompositions that
 torch.compile uses, up to where code would be generated; what its backward graph is given is
 counted. Ours comes of the symbolic step, as what one more layer leaves behind after forward.
 """
@@ -139,3 +139,131 @@ def test_a_compiled_layer_keeps_what_the_partitioner_keeps(name, kind, tmp_path)
         on_a_gpu += LAYER_NORMS.get(name, 0) * 2 * BATCH * SEQUENCE * (4 - 2)
     theirs = kept_by_torch(MODELS[name], kind)
     assert kept_by_us(MODELS[name], kind, tmp_path) == theirs + on_a_gpu
+
+
+def whole_model(config, kind, layers):
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**config, **layers_of(config, layers)),
+        attn_implementation="sdpa").to(torch.bfloat16)
+    model.config.use_cache = False
+    if kind == "full":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+
+def layers_of(config, count):
+    return {"n_layer" if "n_embd" in config else "num_hidden_layers": count}
+
+
+def tokens(batch, sequence):
+    ids = torch.zeros(batch, sequence, dtype=torch.int64)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+
+
+def large(sizes):
+    """Blocks of more than a few numbers a token: what a layer keeps, the mask, the logits."""
+    return collections.Counter(size for size in sizes if size >= BATCH * SEQUENCE * 64)
+
+
+def kept_of_the_model_by_torch(config, kind, layers):
+    torch._dynamo.reset()
+    model = whole_model(config, kind, layers)
+    graphs = []
+
+    def take_backward(module, _inputs):
+        graphs.append(module)
+        return module
+
+    backend = aot_autograd(
+        fw_compiler=lambda module, _inputs: module, bw_compiler=take_backward,
+        partition_fn=min_cut_rematerialization_partition, decompositions=select_decomp_table())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.compile(model, backend=backend)(**tokens(BATCH, SEQUENCE)).loss.backward()
+    blocks = {}
+    for node in (node for graph in graphs for node in graph.graph.nodes):
+        value = node.meta.get("val")
+        is_given = node.op == "placeholder" and isinstance(value, torch.Tensor)
+        # A loss that is a graph of its own has the logits as an argument.
+        is_argument = node.name.startswith(("primals", "tangents", "rng_state"))
+        is_logits = (is_given and value.dim() == 3 and value.shape[-1] == config["vocab_size"]
+                     and not node.name.startswith("tangents"))
+        if is_given and (is_logits or not is_argument):
+            blocks[StorageWeakRef(value.untyped_storage())] = value.untyped_storage().nbytes()
+    return large(blocks.values())
+
+
+def kept_of_the_model_by_us(config, kind, layers, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, **layers_of(config, layers)}))
+    events = step_dump.run(path, batch=BATCH, seq=SEQUENCE, dtype="bfloat16", attention="sdpa",
+                           sdpa="efficient", compile="model", checkpointing=CHECKPOINTS[kind],
+                           log="blocks")
+    live = {}
+    for phase, what, size, _category, block in events:
+        if phase == "backward":
+            break
+        if what == "release":
+            live.pop(block, None)
+        elif phase == "forward":
+            live[block] = size
+    return large(live.values())
+
+
+@pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable`")
+@pytest.mark.parametrize("kind", ["none", "full"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_a_compiled_model_keeps_what_the_partitioner_keeps(name, kind, tmp_path):
+    theirs = kept_of_the_model_by_torch(MODELS[name], kind, 3)
+    assert sum(theirs.values()) >= 6
+    assert kept_of_the_model_by_us(MODELS[name], kind, 3, tmp_path) == theirs
+
+
+WIDE = {"hidden_size": 256, "intermediate_size": 896, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "vocab_size": 2000, "max_position_embeddings": 512}
+
+
+def peak_in_torch(model, batches):
+    """Bytes of the CPU's allocator at most in one step's passes, beyond what was there before."""
+    def step():
+        for _ in range(batches):
+            model(**tokens(2, 512)).loss.backward()
+        model.zero_grad(set_to_none=True)
+
+    step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                profile_memory=True) as profile:
+        step()
+    live = most = 0
+    for event in sorted((event for event in profile.profiler.kineto_results.events()
+                         if event.name() == "[memory]"), key=lambda event: event.start_ns()):
+        live += event.nbytes()
+        most = max(most, live)
+    return most
+
+
+def peak_by_us(config, compiles, batches, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, **layers_of(config, 4)}))
+    events = step_dump.run(path, batch=2, seq=512, dtype="bfloat16", attention="sdpa",
+                           sdpa="efficient" if compiles else "flash", optimizer="sgd",
+                           compile="model" if compiles else "none", accumulation=batches)["events"]
+    passes = [event for event in events
+              if event["step"] == 1 and event["phase"] in ("forward", "backward")]
+    before = passes[0]["live"] - sum(passes[0]["allocs"]) + sum(passes[0]["frees"])
+    return max(event["live"] + sum(event["frees"]) for event in passes) - before
+
+
+@pytest.mark.parametrize("name, compiles, batches", [
+    ("llama", False, 1), ("llama", True, 2),
+    pytest.param("qwen3", True, 1, marks=pytest.mark.full)])
+def test_a_compiled_models_code_holds_at_most_what_we_say(name, compiles, batches, tmp_path):
+    """Of code that Inductor generates for a CPU, with the eager model as a check of the check."""
+    config = {"model_type": name, **WIDE}
+    torch._dynamo.reset()
+    model = whole_model(config, "none", 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = peak_in_torch(torch.compile(model) if compiles else model, batches)
+    assert peak_by_us(config, compiles, batches, tmp_path) == pytest.approx(theirs, rel=0.005)

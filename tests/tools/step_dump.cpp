@@ -19,6 +19,7 @@
 #include "step/train_step.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
+#include "step/transform/enclose.h"
 #include "step/transform/fast_kernels.h"
 #include "step/transform/freeze.h"
 #include "step/transform/fused_linear_loss.h"
@@ -172,6 +173,7 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   }
   options.compiled.layers = words["compile"].find("layers") != std::string::npos;
   options.compiled.loss = words["compile"].find("loss") != std::string::npos;
+  options.compiled.model = words["compile"] == "model";
   if (words["implementation"] == "fused") {
     options.optimizer.implementation = OptimizerImplementation::fused;
   } else if (words["implementation"] == "loop") {
@@ -291,6 +293,9 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     graph = headroom::step::apply_autocast(graph, autocast);
   }
   if (words["zero"] == "3") graph = headroom::step::apply_zero3_linear(std::move(graph));
+  if (words["compile"] == "model") {
+    graph = headroom::step::enclose(std::move(graph), model_type);
+  }
   return graph;
 }
 
@@ -496,6 +501,7 @@ int main(int argc, char** argv) {
     build.decoder_sequence = length;
   }
   build.checkpointing = is_checkpointed(words);
+  build.compiled = words["compile"] == "model";
   // transformers makes none beside checkpoints.
   build.use_cache = words["use_cache"] == "1" && !is_checkpointed(words);
   if (const int vocabulary = std::atoi(words["vocab"].c_str()); vocabulary > 0) {

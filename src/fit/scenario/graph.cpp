@@ -5,6 +5,7 @@
 #include "step/transform/chunked_loss.h"
 #include "step/transform/colossal_tensor.h"
 #include "step/transform/context_parallel.h"
+#include "step/transform/enclose.h"
 #include "step/transform/fast_kernels.h"
 #include "step/transform/fast_lora.h"
 #include "step/transform/float8.h"
@@ -199,6 +200,7 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   const bool is_autocast = q.mixed_precision != MixedPrecision::none && q.stages == 1;
   if (is_autocast) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
   if (q.division == Division::zero3) HEADROOM_TRY(rewrite(step::apply_zero3_linear(*graph)));
+  if (q.compile.model) HEADROOM_TRY(rewrite(step::enclose(*graph, model_type)));
   return graph;
 }
 

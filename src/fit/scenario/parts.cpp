@@ -493,6 +493,25 @@ Result<void> check_division(const Scenario& s) {
   return is_fsdp(division) ? check_fsdp(s) : check_zero(s);
 }
 
+// transformers' models are traced whole with their losses where nothing of another library's is in
+// them. What divides a step breaks such a graph at each bucket, or hooks modules within it.
+Result<void> check_compiled_model(const Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (is_divided(q)) {
+    return unsupported("compile", "a whole model under torch.compile among several GPUs",
+                       "--compile layers");
+  }
+  if (s.loss != Loss::hf) {
+    return unsupported("compile", "a loss of fused kernels, or in chunks, within a compiled model",
+                       "--loss hf, or --compile layers");
+  }
+  if (q.attention == Attention::flash2) {
+    return unsupported("compile", "flash-attn within a compiled model",
+                       "--attention sdpa, or --compile layers");
+  }
+  return {};
+}
+
 // What a compiled region may have in it: PyTorch's own operators, on whole tensors.
 Result<void> check_compile(const Scenario& s) {
   const FitQuestion& q = s.question;
@@ -511,7 +530,8 @@ Result<void> check_compile(const Scenario& s) {
                          "a loss of fused kernels, or in chunks, is none that is compiled",
                          "--loss hf, or --compile layers");
   }
-  if (!q.compile.layers) return {};
+  if (q.compile.model) HEADROOM_TRY(check_compiled_model(s));
+  if (!q.compile.layers && !q.compile.model) return {};
   if (has_quantized_base(q)) {
     return unsupported("compile", "quantized modules in compiled layers");
   }

@@ -160,6 +160,7 @@ void set_build(Scenario& s) {
   s.build.attention = attention_of(s.question.attention);
   s.train.environment.attention = named_kernel(s.question.attention);
   s.build.vocabulary = s.question.vocab;
+  s.build.compiled = s.question.compile.model;
   // A checkpointed model makes none (transformers switches it off, and says so).
   s.build.use_cache = s.question.use_cache && !s.build.checkpointing;
 }

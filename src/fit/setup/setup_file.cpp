@@ -346,9 +346,10 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
     flags.emplace_back("pipeline-schedule", std::string(schedule_word(setup.schedule)));
   }
   if (setup.shards_ends) flags.emplace_back("shard-ends", *setup.shards_ends ? "true" : "false");
-  if (setup.compiles_layers || setup.compiles_loss) {
-    flags.emplace_back("compile", compile_word({setup.compiles_layers.value_or(false),
-                                                setup.compiles_loss.value_or(false)}));
+  if (setup.compiles_layers || setup.compiles_loss || setup.compiles_model) {
+    flags.emplace_back("compile", compile_word({.layers = setup.compiles_layers.value_or(false),
+                                                .loss = setup.compiles_loss.value_or(false),
+                                                .model = setup.compiles_model.value_or(false)}));
   }
   if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
   if (setup.loss) flags.emplace_back("loss", word_of(*setup.loss));

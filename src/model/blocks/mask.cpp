@@ -56,6 +56,11 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits
   return g.expand(allowed, {options.batch, -1, s, key_count});
 }
 
+// What SDPA makes of booleans in each layer, a compiled model makes once for all of them.
+Var for_sdpa(GraphBuilder& g, const BuildOptions& options, const Var& allowed, const Var& like) {
+  return options.compiled ? additive_mask(g, allowed, like) : allowed;
+}
+
 // fast_all: a mask of booleans is read on the host.
 void read_all(GraphBuilder& g, const Var& mask) { g.compare(g.sum(mask, {}, false)); }
 
@@ -83,14 +88,15 @@ Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids) {
   if (options.attention == Attention::flash_attention_2) return {};
   look_for_packed_sequences(g, options, position_ids);
-  if (options.attention == Attention::sdpa) return {};
+  if (options.attention == Attention::sdpa && !options.compiled) return {};
   return materialized_causal_mask(g, options, like);
 }
 
 Var materialized_causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like) {
   if (options.attention == Attention::flash_attention_2) return {};
   const Var allowed = allowed_positions(g, options, {});
-  return options.attention == Attention::sdpa ? allowed : additive_mask(g, allowed, like);
+  if (options.attention == Attention::sdpa) return for_sdpa(g, options, allowed, like);
+  return additive_mask(g, allowed, like);
 }
 
 Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
@@ -98,7 +104,8 @@ Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
   if (options.attention == Attention::flash_attention_2) return {};
   look_for_packed_sequences(g, options, position_ids);
   if (options.attention == Attention::sdpa) {
-    return options.sequence < window ? Var() : allowed_positions(g, options, {.window = true});
+    if (options.sequence < window && !options.compiled) return {};
+    return for_sdpa(g, options, allowed_positions(g, options, {.window = true}), like);
   }
   const Var allowed = allowed_positions(g, options, {.window = true});
   return additive_mask(g, allowed, like);
@@ -108,11 +115,12 @@ Var causal_mask_with_padding(GraphBuilder& g, const BuildOptions& options, const
                              const Var& padding_numbers) {
   if (options.attention == Attention::flash_attention_2) return {};
   const Var padding = g.to(padding_numbers, DType::boolean);
-  if (options.attention == Attention::sdpa) {
+  if (options.attention == Attention::sdpa && !options.compiled) {
     read_all(g, padding);
     return {};
   }
   const Var allowed = allowed_positions(g, options, {.padding = padding});
+  if (options.attention == Attention::sdpa) return for_sdpa(g, options, allowed, like);
   return additive_mask(g, allowed, like);
 }
 

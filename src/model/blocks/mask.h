@@ -14,7 +14,8 @@ void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
                                const Var& position_ids);
 
 // The mask of a decoder, [batch, 1, sequence, sequence] in the type of `like`, or nothing where the
-// kernel masks by itself. Looks at the position ids for packed sequences first, as transformers
+// kernel masks by itself, which a compiled model never leaves to it: whether a mask is all ones is
+// data, and its graph must not depend on that (masking_utils.py). Looks at the position ids for packed sequences first, as transformers
 // does since 4.53, and finds none.
 Var causal_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
                 const Var& position_ids);

@@ -1,4 +1,5 @@
-// What torch.compile is called on: each layer by itself, the loss function.
+// What torch.compile is called on: each layer by itself, the loss function, or the model as a whole
+// with the loss that it computes.
 #pragma once
 
 namespace headroom::step {
@@ -6,7 +7,8 @@ namespace headroom::step {
 struct CompiledParts {
   bool layers = false;
   bool loss = false;
-  [[nodiscard]] bool any() const { return layers || loss; }
+  bool model = false;  // neither of the others beside it
+  [[nodiscard]] bool any() const { return layers || loss || model; }
   bool operator==(const CompiledParts&) const = default;
 };
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "step/compiled/joint_graph.h"
 #include "step/compiled/partition.h"
 #include "step/compiled/program.h"
 
@@ -52,7 +51,9 @@ void launch(Eager& eager, const std::vector<op::KernelWork>& kernels) {
 }
 
 void run_program(Eager& eager, const JointGraph& joint, const Program& program, Memory& memory) {
+  const uint32_t module_before = eager.module();
   for (const ProgramStep& step : program.steps) {
+    eager.set_module(step.module);
     for (const JointValueId value : step.reads) {
       HEADROOM_CHECK(memory[value], "generated code reads what is not there");
     }
@@ -70,9 +71,10 @@ void run_program(Eager& eager, const JointGraph& joint, const Program& program, 
     for (const JointValueId value : step.frees) memory[value] = Tensor();
     for (const auto& [from, _] : step.reuses) memory[from] = Tensor();
   }
+  eager.set_module(module_before);
 }
 
-std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool is_checkpointed) {
+std::shared_ptr<const CompiledRegion> compile(JointGraph joint) {
   auto region = std::make_shared<CompiledRegion>();
   std::vector<JointValueId> gradients;
   for (const auto& gradient : joint.gradients) {
@@ -80,7 +82,7 @@ std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool is_checkpoi
   }
   region->has_backward = !gradients.empty();
   if (region->has_backward) {
-    const std::vector<bool> at_hand = values_kept(joint, is_checkpointed);
+    const std::vector<bool> at_hand = values_kept(joint);
     std::vector<bool> given = at_hand;
     for (const auto& gradient : joint.output_gradients) {
       if (gradient) given[*gradient] = true;
@@ -123,24 +125,22 @@ void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads&
 
 }  // namespace
 
-Compiler::Compiler(Eager& eager, const model::Graph& graph, KeptOutputs kept)
-    : eager_(eager), graph_(graph), kept_(kept) {}
+Compiler::Compiler(Eager& eager, const model::Graph& graph, RegionCheckpoints checkpoints)
+    : eager_(eager), graph_(graph), checkpoints_(std::move(checkpoints)) {}
 Compiler::~Compiler() = default;
 
-const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame,
-                                         bool is_checkpointed) {
+const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame) {
   auto& compiled = regions_[region];
   if (!compiled) {
-    const KeptOutputs kept = is_checkpointed ? kept_ : KeptOutputs{};
-    compiled = compile(trace_joint_graph(graph_, region, frame, eager_.environment(), kept),
-                       is_checkpointed);
+    compiled =
+        compile(trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_));
   }
   return *compiled;
 }
 
-void Compiler::run(uint32_t index, Frame& frame, bool is_checkpointed) {
+void Compiler::run(uint32_t index, Frame& frame) {
   const model::Region& part = graph_.regions[index];
-  const CompiledRegion& region = compiled(index, frame, is_checkpointed);
+  const CompiledRegion& region = compiled(index, frame);
   const JointGraph& joint = region.joint;
   const uint32_t module_before = eager_.module();
   eager_.set_module(index + 1);

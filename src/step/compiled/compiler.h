@@ -2,8 +2,8 @@
 // and backward passes are generated kernels.
 //
 // A region is looked at once, where it first runs (joint_graph.h), cut (partition.h), and written
-// down as two programs (program.h). A checkpoint around a region is part of what is compiled, and
-// decides what may be kept. Arguments are held by the caller while forward runs, and the gradients
+// down as two programs (program.h). Checkpoints around a region, or within it, are part of what is
+// compiled, and decide what may be kept. Arguments are held by the caller while forward runs, and the gradients
 // that backward is given until it is done; what was kept ends with its last reader.
 // Throws op::Impossible where a region does what is not modelled under torch.compile.
 // Source: torch/_functorch/_aot_autograd/runtime_wrappers.py.
@@ -13,7 +13,7 @@
 #include <map>
 #include <memory>
 
-#include "step/checkpoint.h"
+#include "step/compiled/joint_graph.h"
 #include "step/interpreter.h"
 
 namespace headroom::step {
@@ -22,21 +22,20 @@ struct CompiledRegion;
 
 class Compiler {
  public:
-  // `kept` is what checkpoints keep, where they are around a region.
-  Compiler(op::Eager& eager, const model::Graph& graph, KeptOutputs kept);
+  Compiler(op::Eager& eager, const model::Graph& graph, RegionCheckpoints checkpoints);
   ~Compiler();
   Compiler(const Compiler&) = delete;
   Compiler& operator=(const Compiler&) = delete;
 
   // The region's outputs are in the frame afterwards, and nothing else that it made.
-  void run(uint32_t region, Frame& frame, bool is_checkpointed);
+  void run(uint32_t region, Frame& frame);
 
  private:
-  const CompiledRegion& compiled(uint32_t region, const Frame& frame, bool is_checkpointed);
+  const CompiledRegion& compiled(uint32_t region, const Frame& frame);
 
   op::Eager& eager_;
   const model::Graph& graph_;
-  KeptOutputs kept_;
+  RegionCheckpoints checkpoints_;
   std::map<uint32_t, std::shared_ptr<const CompiledRegion>> regions_;
 };
 

@@ -23,13 +23,14 @@ constexpr int64_t kRows = kTokens * 4;         // a float32 a token
 constexpr int64_t kLogSums = kTokens * 8 * 4;  // a float32 a token and head
 constexpr int64_t kSeeds = 16 + 8;             // of a flash kernel's random numbers
 
-model::Graph llama(int layers) {
+model::Graph llama(int layers, bool compiled = false) {
   return tiny_llama({.layers = layers,
                      .hidden = 256,
                      .features = 896,
                      .heads = 8,
                      .vocabulary = 1000,
-                     .sequence = 128});
+                     .sequence = 128,
+                     .compiled = compiled});
 }
 
 TrainOptions compiled_options() {
@@ -44,7 +45,8 @@ TrainOptions compiled_options() {
 // Bytes that one more layer leaves for backward.
 int64_t kept_by_a_layer(const TrainOptions& options) {
   const auto held = [&](int layers) {
-    const StepTrace trace = trace_training(llama(layers), options).value();
+    const model::Graph graph = llama(layers, options.compiled.model);
+    const StepTrace trace = trace_training(graph, options).value();
     int64_t live = 0;
     for (const PhaseMark& mark : trace.phases) {
       if (mark.phase != Phase::backward) continue;
@@ -129,6 +131,56 @@ TEST(CompiledLoss, HasNoLogitsInFloat32) {
   EXPECT_EQ(wide_blocks(options), 0);
   options.compiled = {};
   EXPECT_GE(wide_blocks(options), 3);
+}
+
+TrainOptions whole_options() {
+  TrainOptions options = compiled_options();
+  options.environment.attention = op::AttentionBackend::efficient;  // which takes masks
+  options.compiled = {.model = true};
+  return options;
+}
+
+// As of a layer by itself, but that keys and values are repeated for a kernel that takes a mask.
+TEST(CompiledModel, KeepsOfALayerWhatMinCutChooses) {
+  EXPECT_EQ(kept_by_a_layer(whole_options()),
+            kHidden + 2 * kRows + 5 * kHidden + 2 * kHidden + kLogSums + 2 * 8 + 3 * kFeatures);
+}
+
+TEST(CompiledModel, KeepsWhatOneCheckpointHandsToTheNext) {
+  TrainOptions options = whole_options();
+  options.checkpointing = CheckpointPolicy::full;
+  EXPECT_EQ(kept_by_a_layer(options), kHidden);
+}
+
+// The mask that each layer reads is made once, in the model's type, and all gradients come at once.
+TEST(CompiledModel, MakesOneMaskAndItsGradientsInOnePass) {
+  const StepTrace trace = trace_training(llama(6, true), whole_options()).value();
+  EXPECT_EQ(std::ranges::count(trace.memory.buffers, int64_t{2} * 128 * 128 * 2,
+                               &memory::BufferInfo::requested_bytes),
+            1);
+  const StepTrace layers = trace_training(llama(6), compiled_options()).value();
+  EXPECT_EQ(gradient_bytes(trace), gradient_bytes(layers));
+}
+
+// Gradients of a second micro-batch are all there before the first is added to.
+TEST(CompiledModel, HoldsTheGradientsOfTwoMicroBatches) {
+  const auto peak_of_passes = [](TrainOptions options) {
+    options.accumulation = 2;
+    options.checkpointing = CheckpointPolicy::full;
+    const StepTrace trace = trace_training(llama(6, options.compiled.model), options).value();
+    int64_t live = 0;
+    int64_t peak = 0;
+    const auto end = std::ranges::find(trace.phases, Phase::clip, &PhaseMark::phase)->first_event;
+    for (size_t i = 0; i < end; ++i) {
+      const memory::MemoryEvent& event = trace.memory.events[i];
+      const int64_t bytes = trace.memory.buffers[event.buffer].requested_bytes;
+      live += event.kind == memory::EventKind::alloc ? bytes : -bytes;
+      peak = std::max(peak, live);
+    }
+    return peak;
+  };
+  const int64_t gradients = 2 * model::parameter_count(llama(6), true);
+  EXPECT_GT(peak_of_passes(whole_options()), peak_of_passes(compiled_options()) + gradients / 2);
 }
 
 TEST(CompiledLayer, RefusesToWriteOverWhatItWasGiven) {

@@ -45,6 +45,32 @@ bool is_elementwise(const JointKernel& kernel) {
          });
 }
 
+// How often a kernel's loop runs, and how many sums come of it, where it has sums.
+struct Loop {
+  int64_t length = 0;
+  int64_t sums = 0;
+};
+
+Loop joined(const Loop& a, const Loop& b) {
+  return {std::max(a.length, b.length), std::max(a.sums, b.sums)};
+}
+
+// One loop makes sums over rows and over columns where both are long enough: of tokens, and of what
+// a norm's weight gets (MixOrderReduction in scheduler.py, on a GPU).
+bool sums_both_ways(const Loop& a, const Loop& b) {
+  constexpr int64_t kRowsMin = 4096;
+  constexpr int64_t kColumnsMax = 16384;
+  const int64_t rows = std::max(a.sums, b.sums);
+  const int64_t columns = std::min(a.sums, b.sums);
+  return rows >= kRowsMin && columns <= kColumnsMax && rows / 2 >= columns &&
+         rows <= a.length / columns;
+}
+
+bool are_alike(const Loop& a, const Loop& b) {
+  if (a.length != b.length) return false;
+  return a.sums == 0 || b.sums == 0 || a.sums == b.sums || sums_both_ways(a, b);
+}
+
 class Fusion {
  public:
   Fusion(const JointGraph& graph, const std::vector<bool>& given,
@@ -61,6 +87,7 @@ class Fusion {
     }
     for (const JointValueId value : wanted) is_wanted_[value] = true;
     choose_kernels();
+    put_in_order();
     count_stages();
     place_instances();
     groups_ = KernelGroups(instances_.size());
@@ -69,7 +96,6 @@ class Fusion {
     find_in_memory();
   }
 
-  // Libraries' kernels in the order in which they ran; instances are listed from the last on.
   std::vector<FusedKernel> take() {
     std::vector<FusedKernel> fused;
     for (uint32_t i = static_cast<uint32_t>(instances_.size()); i-- > 0;) {
@@ -90,6 +116,35 @@ class Fusion {
       is_chosen_[k] = true;
       for (const JointValueId read : graph_.kernels[k].reads) pending.push_back(read);
     }
+  }
+
+  // As autograd's engine would have run them: backward in its order, and what is computed again for
+  // it right before it is needed first (reordering_to_mimic_autograd_engine).
+  void put_in_order() {
+    order_of_.assign(graph_.kernels.size(), kNone);
+    uint32_t next = 0;
+    for (uint32_t k = 0; k < graph_.kernels.size(); ++k) {
+      const bool waits = is_backward_ && graph_.kernels[k].is_forward;
+      if (is_chosen_[k] && !waits) next = put_behind_its_makers(k, next);
+    }
+    for (uint32_t k = 0; k < graph_.kernels.size(); ++k) {
+      if (is_chosen_[k] && order_of_[k] == kNone) next = put_behind_its_makers(k, next);
+    }
+  }
+
+  uint32_t put_behind_its_makers(uint32_t last, uint32_t next) {
+    std::set<uint32_t> missing;
+    std::vector<uint32_t> pending{last};
+    while (!pending.empty()) {
+      const uint32_t k = pending.back();
+      pending.pop_back();
+      if (order_of_[k] != kNone || !missing.insert(k).second) continue;
+      for (const JointValueId read : graph_.kernels[k].reads) {
+        if (producer_[read] != kNone) pending.push_back(producer_[read]);
+      }
+    }
+    for (const uint32_t k : missing) order_of_[k] = next++;
+    return next;
   }
 
   // How many libraries' kernels lie before a kernel at most: a fusible one behind one of them comes
@@ -189,15 +244,13 @@ class Fusion {
   // Fused kernels that read the same in loops of the same length are one, where neither is after
   // the other (horizontal fusion), which is what keeps circles out here.
   void fuse_alongside() {
-    std::vector<int64_t> length(instances_.size());  // by group
+    std::vector<Loop> loops(instances_.size());  // by group
     std::vector<std::vector<uint32_t>> readers(graph_.values.size());
     for (uint32_t i = 0; i < instances_.size(); ++i) {
       if (!kernel_of(i).is_fusible) continue;
       for (const JointValueId read : kernel_of(i).reads) readers[read].push_back(i);
-      int64_t& longest = length[groups_.of(i)];
-      for (const JointValueId value : kernel_of(i).writes) {
-        longest = std::max(longest, op::product(graph_.values[value].sizes));
-      }
+      Loop& loop = loops[groups_.of(i)];
+      loop = joined(loop, loop_of(kernel_of(i)));
     }
     std::set<std::pair<uint32_t, uint32_t>> apart;
     for (JointValueId value = 0; value < readers.size(); ++value) {
@@ -206,16 +259,33 @@ class Fusion {
         for (size_t j = i - std::min(i, kNeighboursMax); j < i; ++j) {
           const uint32_t a = groups_.of(readers[value][i]);
           const uint32_t b = groups_.of(readers[value][j]);
-          const bool alike = a != b && length[a] == wanted && length[b] == wanted;
+          const bool alike = a != b && loops[a].length == wanted && are_alike(loops[a], loops[b]);
           if (!alike || apart.contains(std::minmax(a, b))) continue;
           if (depends(a, b) || depends(b, a)) {
             apart.insert(std::minmax(a, b));
           } else {
-            length[groups_.join(a, b)] = wanted;
+            const Loop both = joined(loops[a], loops[b]);
+            loops[groups_.join(a, b)] = both;
           }
         }
       }
     }
+  }
+
+  [[nodiscard]] Loop loop_of(const JointKernel& kernel) const {
+    Loop loop;
+    int64_t fewest = INT64_MAX;
+    for (const JointValueId value : kernel.writes) {
+      const int64_t count = op::product(graph_.values[value].sizes);
+      loop.length = std::max(loop.length, count);
+      fewest = std::min(fewest, count);
+    }
+    if (is_elementwise(kernel) || kernel.is_random) return loop;
+    for (const JointValueId value : kernel.reads) {
+      loop.length = std::max(loop.length, op::product(graph_.values[value].sizes));
+    }
+    if (fewest < loop.length) loop.sums = fewest;
+    return loop;
   }
 
   // True, too, where it is too far to tell.
@@ -286,6 +356,8 @@ class Fusion {
     const JointKernel& library = kernel_of(root);
     FusedKernel fused;
     fused.is_library = !library.is_fusible;
+    fused.module = kernel_of(in_order(root).back()).module;
+    fused.order = order_of_[instances_[root].kernel];
     fused.runs_again = is_backward_ && library.is_forward;
     if (fused.is_library) {
       // It writes all that it has, wanted or not.
@@ -296,9 +368,11 @@ class Fusion {
       return fused;
     }
     std::vector<std::pair<JointValueId, uint32_t>> uses;  // {what is read, by which loop}
+    fused.order = kNone;
     for (const uint32_t member : in_order(root)) {
       if (is_computed_within(member)) continue;
       for (const JointValueId read : reads_of(member)) uses.emplace_back(read, member);
+      fused.order = std::min(fused.order, order_of_[instances_[member].kernel]);
       for (const JointValueId value : kernel_of(member).writes) {
         if (producer_[value] != kNone && is_in_memory_[value]) fused.writes.push_back(value);
       }
@@ -360,6 +434,7 @@ class Fusion {
   std::vector<bool> is_wanted_;
   std::vector<bool> is_in_memory_;
   std::vector<bool> is_chosen_;                      // by kernel
+  std::vector<uint32_t> order_of_;                   // by kernel
   std::vector<uint32_t> earliest_;                   // stage
   std::vector<std::vector<JointValueId>> sources_;   // by kernel
   std::vector<Instance> instances_;                  // readers before what they read

@@ -25,12 +25,13 @@ struct FusedKernel {
   std::vector<std::pair<JointValueId, JointValueId>> in_place;
   std::vector<op::KernelWork> work;
   int64_t scratch_bytes = 0;
+  uint32_t module = 0;  // of its last operator
+  uint32_t order = 0;   // of the first that it puts in memory, as the operators ran
   bool is_library = false;
   bool runs_again = false;  // of the forward pass, in backward
 };
 
-// What a pass that begins with the values in `given` launches to make `wanted`; libraries' kernels
-// in the order in which they ran.
+// What a pass that begins with the values in `given` launches to make `wanted`, in no order.
 [[nodiscard]] std::vector<FusedKernel> fuse_kernels(const JointGraph& graph,
                                                     const std::vector<bool>& given,
                                                     const std::vector<JointValueId>& wanted,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -94,30 +95,43 @@ bool is_library_kernel(OpKind kind, bool is_forward) {
 class KeepingRule : public op::OutputCache {
  public:
   explicit KeepingRule(KeptOutputs kept) : kept_(kept) {}
+  // Each checkpoint counts for itself.
+  void enter(uint32_t checkpoint) {
+    if (std::exchange(checkpoint_, checkpoint) != checkpoint) products_ = 0;
+  }
   bool take(OpKind, std::initializer_list<Tensor*>) override { return false; }
   void made(OpKind kind, std::initializer_list<const Tensor*> outputs) override {
-    if (!kept_.keeps(kind, products_)) return;
+    if (checkpoint_ == 0 || !kept_.keeps(kind, products_)) return;
     for (const Tensor* output : outputs) blocks_.push_back((*output)->storage->buffer);
   }
   std::vector<uint32_t> take_blocks() { return std::exchange(blocks_, {}); }
 
  private:
   KeptOutputs kept_;
+  uint32_t checkpoint_ = 0;
   int64_t products_ = 0;
   std::vector<uint32_t> blocks_;
 };
+
+// Fused, but not among what PyTorch computes again (get_default_op_list in partitioners.py).
+bool is_banned_again(OpKind kind) { return op::group_of(kind) == OpGroup::embedding; }
 
 constexpr size_t kValuesMax = size_t{1} << 16;  // partition.cpp counts on it
 
 class JointTracer {
  public:
   JointTracer(const model::Graph& graph, uint32_t region, const Frame& frame,
-              const op::Environment& environment, KeptOutputs kept)
+              const op::Environment& environment, const RegionCheckpoints& checkpoints)
       : graph_(graph),
         region_(graph.regions[region]),
         eager_(sink_, environment),
-        keeping_(kept),
-        inside_(graph.value_count) {
+        keeping_(checkpoints.kept),
+        inside_(graph.value_count),
+        is_static_(graph.value_count),
+        places_(graph.instructions.size(), {0, region + 1}) {
+    for (const model::Parameter& p : graph.parameters) is_static_[p.value] = true;
+    for (const model::Parameter& buffer : graph.buffers) is_static_[buffer.value] = true;
+    find_places(checkpoints.regions);
     take_arguments(frame);
     eager_.set_output_cache(&keeping_);
     run_forward(region);
@@ -175,6 +189,7 @@ class JointTracer {
     argument->dtype = outside.dtype();
     argument->requires_grad = outside->requires_grad;
     result_.taken.push_back(id);
+    result_.is_static.push_back(is_static_[id]);
     result_.arguments.push_back(as_joint(argument).value);
     arguments_.push_back(argument);
     inside_[id] = std::move(argument);
@@ -212,6 +227,33 @@ class JointTracer {
     return is_operation ? &graph_.operations[at.index] : nullptr;
   }
 
+  // Where an instruction is: in which checkpoint, and in what that has a name in breakdowns.
+  struct Place {
+    uint32_t checkpoint = 0;
+    uint32_t module = 0;
+  };
+
+  // Regions are listed as they are entered, so what is within another comes behind it.
+  void find_places(const std::vector<bool>& checkpointed) {
+    for (uint32_t r = 0; r < graph_.regions.size(); ++r) {
+      const model::Region& part = graph_.regions[r];
+      if (part.begin < region_.begin || part.end > region_.end) continue;
+      const bool is_named =
+          part.kind == model::RegionKind::layer || part.kind == model::RegionKind::lm_head ||
+          part.kind == model::RegionKind::logits || part.kind == model::RegionKind::head_weight ||
+          part.kind == model::RegionKind::loss;
+      for (uint32_t i = part.begin; i < part.end; ++i) {
+        if (checkpointed[r]) places_[i].checkpoint = r + 1;
+        if (is_named) places_[i].module = r + 1;
+      }
+    }
+  }
+
+  // Of what a module (a region's number and one) does outside of forward.
+  [[nodiscard]] Place place_of(uint32_t module) const {
+    return {0, module == 0 ? 0 : places_[graph_.regions[module - 1].begin].module};
+  }
+
   [[noreturn]] static void refuse(const std::string& why) {
     throw op::Impossible{why + ", which is not modelled under torch.compile",
                          "--compile none, or --compile loss"};
@@ -225,6 +267,8 @@ class JointTracer {
     kernel.work = sink_.take_work();
     kernel.scratch_bytes = sink_.scratch_bytes();
     kernel.is_forward = is_forward;
+    kernel.checkpoint = place_.checkpoint;
+    kernel.module = place_.module;
     const std::vector<uint32_t> kept = keeping_.take_blocks();
     const std::vector<uint32_t> made = sink_.made();
     if (made.empty() && written.empty()) {
@@ -233,6 +277,7 @@ class JointTracer {
     }
     for (const KernelWork& work : kernel.work) {
       kernel.is_fusible &= !is_library_kernel(work.kind, is_forward);
+      kernel.is_recomputable &= kernel.is_fusible && !is_banned_again(work.kind);
       kernel.casts_operands |= work.kind == OpKind::mm && work.element_bytes == 1;
       kernel.is_random |= work.kind == OpKind::dropout && is_forward;
     }
@@ -271,7 +316,11 @@ class JointTracer {
       marks[i] = {runs, runs};
     }
     interpreter.set_watcher(marks, [this](uint32_t instruction, bool is_after, Frame& frame) {
-      if (!is_after) return sink_.begin_kernel();
+      if (!is_after) {
+        place_ = places_[instruction];
+        keeping_.enter(place_.checkpoint);
+        return sink_.begin_kernel();
+      }
       const model::Operation& operation = *operation_at(instruction);
       // Named by the tensors that the graph knows, before blocks that it does not.
       std::vector<Tensor> reads;
@@ -338,6 +387,7 @@ class JointTracer {
       return;
     }
     grads.resize(node.outputs.size());
+    place_ = place_of(node.module);
     if (is_product(node)) {
       run_product(node, grads);
       return;
@@ -368,9 +418,22 @@ class JointTracer {
     });
   }
 
+  // PyTorch's generated nodes make gradients in the order of their arguments' names: of `mat2` before
+  // `self`, of an addmm's `mat1` and `mat2` before `self`. torchao's makes its input's first.
+  static std::vector<size_t> factors_in_order(const Node& node) {
+    std::vector<size_t> factors(node.next.size());
+    std::iota(factors.begin(), factors.end(), 0);
+    if (factors.size() == 2 && std::string_view(node.name) != op::kFloat8Product) {
+      std::ranges::reverse(factors);
+    } else if (factors.size() == 3) {
+      std::ranges::rotate(factors, factors.begin() + 1);
+    }
+    return factors;
+  }
+
   void run_product(Node& node, Grads& grads) {
     const bool is_elementwise = std::string_view(node.name) == "MulBackward0";
-    for (size_t i = 0; i < node.next.size(); ++i) {
+    for (const size_t i : factors_in_order(node)) {
       if (!node.needs(i)) continue;
       std::vector<op::NodeRef> others;
       for (size_t other = 0; other < node.next.size(); ++other) {
@@ -449,16 +512,20 @@ class JointTracer {
   std::map<op::Storage*, Tensor> blocks_;
   std::map<uint32_t, JointValueId> value_of_;
   std::map<Node*, Grads> gradients_;
+  std::vector<bool> is_static_;  // by value of the model
+  std::vector<Place> places_;    // by instruction
+  Place place_;                  // of the kernel that runs
   JointGraph result_;
 };
 
 }  // namespace
 
 JointGraph trace_joint_graph(const model::Graph& graph, uint32_t region, const Frame& frame,
-                             const op::Environment& environment, KeptOutputs kept) {
+                             const op::Environment& environment,
+                             const RegionCheckpoints& checkpoints) {
   op::Environment inside = environment;
   inside.blas = {};  // workspaces are the thread's, not the region's
-  return JointTracer(graph, region, frame, inside, kept).take();
+  return JointTracer(graph, region, frame, inside, checkpoints).take();
 }
 
 }  // namespace headroom::step

@@ -45,9 +45,13 @@ struct JointKernel {
   // Elementwise operators, reductions and copies, of which a generated kernel does many at once;
   // matrix products and attention stay kernels of their own.
   bool is_fusible = true;
+  // Of those, what the partitioner computes again for free.
+  bool is_recomputable = true;
   // Of a library's kernel in float8: what it reads comes through a cast, which is generated code.
   bool casts_operands = false;
   bool is_random = false;
+  uint32_t checkpoint = 0;  // the checkpoint that it runs in, in their order; 0: in none
+  uint32_t module = 0;      // where in the model it is, for labels
 };
 
 struct JointGraph {
@@ -55,6 +59,7 @@ struct JointGraph {
   std::vector<JointKernel> kernels;     // topological
   std::vector<model::ValueId> taken;    // what the region uses from outside, by argument
   std::vector<JointValueId> arguments;  // their values
+  std::vector<bool> is_static;          // by argument: a parameter or a buffer, there in any case
   // What the region makes that is used behind it: its outputs, and casts that autocast has cached.
   std::vector<model::ValueId> made;
   std::vector<JointTensor> outputs;                           // by those
@@ -62,12 +67,18 @@ struct JointGraph {
   std::vector<std::optional<JointTensor>> gradients;          // by argument: what backward makes
 };
 
-// Runs the region once, on tensors like those in `frame`. `kept` is what a selective checkpoint
-// around it would keep.
+// The regions that run checkpointed, and what selective checkpoints keep.
+struct RegionCheckpoints {
+  std::vector<bool> regions;
+  KeptOutputs kept;
+};
+
+// Runs the region once, on tensors like those in `frame`; it may be checkpointed, or have regions
+// within it that are.
 // Throws op::Impossible where an operator writes into what the region was given, or makes tensors
 // of a size that depends on data.
 [[nodiscard]] JointGraph trace_joint_graph(const model::Graph& graph, uint32_t region,
                                            const Frame& frame, const op::Environment& environment,
-                                           KeptOutputs kept);
+                                           const RegionCheckpoints& checkpoints);
 
 }  // namespace headroom::step

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <set>
+#include <utility>
 
 // GCC 12 takes members of an empty optional in there for ones that are read.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -45,17 +47,75 @@ constexpr int kStepsMax = 100;
 
 struct ValueFacts {
   bool is_argument = false;
+  bool is_static = false;     // there in any case
   bool is_forward = false;    // made in the forward pass
   bool is_banned = false;     // never computed again
   bool is_read_back = false;  // backward reads it
   bool is_in_memory = false;  // somebody but fused kernels has it
+  bool is_handed_on = false;  // from one checkpoint to the next
   int steps = kStepsMax;      // from here to backward
 };
+
+// The first kernel, from these readers of one value on, that is not fused with what it reads; at
+// most `last`.
+uint32_t first_unfused(const JointGraph& graph, const std::vector<std::vector<uint32_t>>& readers,
+                       const std::vector<uint32_t>& from, uint32_t last) {
+  std::set<std::pair<uint32_t, bool>> pending;  // {a kernel, is it fused with what led to it}
+  for (const uint32_t reader : from) pending.emplace(reader, true);
+  while (!pending.empty()) {
+    const auto [k, is_fused] = *pending.begin();
+    pending.erase(pending.begin());
+    if (!is_fused) return k;
+    for (const JointValueId made : graph.kernels[k].writes) {
+      for (const uint32_t reader : readers[made]) {
+        if (reader > last) continue;
+        pending.emplace(reader, graph.kernels[k].is_recomputable && graph.kernels[reader].is_recomputable);
+      }
+    }
+  }
+  return last;
+}
+
+// Of a value's readers in the forward pass those that come when an earlier one's results have gone
+// into a product: to compute both again would not be one kernel (ban_recompute_used_far_apart).
+void ban_far_readers(const JointGraph& graph, std::vector<ValueFacts>& facts) {
+  std::vector<std::vector<uint32_t>> readers(graph.values.size());
+  for (uint32_t k = 0; k < graph.kernels.size(); ++k) {
+    if (!graph.kernels[k].is_forward) continue;
+    for (const JointValueId read : graph.kernels[k].reads) readers[read].push_back(k);
+  }
+  for (const JointKernel& kernel : graph.kernels) {
+    if (!kernel.is_forward || !kernel.is_recomputable) continue;
+    for (const JointValueId value : kernel.writes) {
+      if (readers[value].size() < 2) continue;
+      const uint32_t limit = first_unfused(graph, readers, readers[value], readers[value].back());
+      for (const uint32_t reader : readers[value]) {
+        if (reader <= limit || !graph.kernels[reader].is_recomputable) continue;
+        for (const JointValueId made : graph.kernels[reader].writes) facts[made].is_banned = true;
+      }
+    }
+  }
+}
+
+// What one checkpoint hands to a later one (cleanup_recompute_tags).
+void find_handed_on(const JointGraph& graph, std::vector<ValueFacts>& facts) {
+  std::vector<uint32_t> made_in(graph.values.size());
+  for (const JointKernel& kernel : graph.kernels) {
+    if (!kernel.is_forward) continue;
+    for (const JointValueId read : kernel.reads) {
+      if (made_in[read] != 0 && kernel.checkpoint > made_in[read]) facts[read].is_handed_on = true;
+    }
+    for (const JointValueId made : kernel.writes) made_in[made] = kernel.checkpoint;
+  }
+}
 
 std::vector<ValueFacts> facts_of(const JointGraph& graph) {
   std::vector<ValueFacts> facts(graph.values.size());
   for (const JointValueId value : graph.arguments) {
     facts[value].is_argument = facts[value].is_in_memory = true;
+  }
+  for (size_t i = 0; i < graph.arguments.size(); ++i) {
+    if (graph.is_static[i]) facts[graph.arguments[i]].is_static = true;
   }
   for (const JointKernel& kernel : graph.kernels) {
     int64_t read_bytes = 0;
@@ -63,13 +123,13 @@ std::vector<ValueFacts> facts_of(const JointGraph& graph) {
     for (const JointValueId value : kernel.writes) {
       ValueFacts& made = facts[value];
       made.is_forward = kernel.is_forward;
-      made.is_banned = !kernel.is_fusible || kernel.is_random ||
+      made.is_banned = !kernel.is_recomputable || kernel.is_random ||
                        bytes_of(graph.values[value]) * kReductionFactor < read_bytes;
-      made.is_in_memory = !kernel.is_fusible;
+      made.is_in_memory = !kernel.is_recomputable;
     }
     for (const JointValueId value : kernel.reads) {
       ValueFacts& read = facts[value];
-      const bool as_it_is = !kernel.is_fusible && !kernel.casts_operands;
+      const bool as_it_is = !kernel.is_recomputable && !kernel.casts_operands;
       if (as_it_is) read.is_in_memory = true;
       if (kernel.is_forward) continue;
       read.is_read_back = true;
@@ -85,10 +145,13 @@ std::vector<ValueFacts> facts_of(const JointGraph& graph) {
       facts[value].steps = std::min(facts[value].steps, steps + 1);
     }
   }
+  ban_far_readers(graph, facts);
+  find_handed_on(graph, facts);
   return facts;
 }
 
 int64_t weight_of(const JointTensor& value, const ValueFacts& facts) {
+  if (facts.is_static) return 0;
   const int steps = std::clamp(facts.steps, 1, kStepsMax);
   const double bytes = static_cast<double>(std::min(bytes_of(value), kWeightMax));
   const double weight = bytes * std::pow(kWeightPerStep, steps) * (facts.is_in_memory ? 1 : 2);
@@ -97,7 +160,7 @@ int64_t weight_of(const JointTensor& value, const ValueFacts& facts) {
 
 class Cut {
  public:
-  Cut(const JointGraph& graph, bool is_checkpointed) : graph_(graph), facts_(facts_of(graph)) {
+  explicit Cut(const JointGraph& graph) : graph_(graph), facts_(facts_of(graph)) {
     network_ = Network(2 * graph.values.size() + 2);
     for (JointValueId value = 0; value < graph.values.size(); ++value) {
       if (facts_[value].is_forward || facts_[value].is_argument) {
@@ -107,7 +170,7 @@ class Cut {
       if (facts_[value].is_argument) join(source(), into(value), kForever);
     }
     for (const JointKernel& kernel : graph.kernels) {
-      if (kernel.is_forward) join_kernel(kernel, is_checkpointed);
+      if (kernel.is_forward) join_kernel(kernel);
     }
   }
 
@@ -138,10 +201,12 @@ class Cut {
     boost::put(boost::edge_reverse, network_, back, edge);
   }
 
-  void join_kernel(const JointKernel& kernel, bool is_checkpointed) {
+  void join_kernel(const JointKernel& kernel) {
+    const bool is_checkpointed = kernel.checkpoint != 0;
     for (const JointValueId made : kernel.writes) {
       for (const JointValueId read : kernel.reads) join(out_of(read), into(made), kForever);
-      const bool is_kept = std::ranges::find(kernel.kept, made) != kernel.kept.end();
+      const bool is_kept = facts_[made].is_handed_on ||
+                           std::ranges::find(kernel.kept, made) != kernel.kept.end();
       if (is_checkpointed ? is_kept : facts_[made].is_banned) {
         join(source(), into(made), kForever);
       } else if (is_checkpointed) {
@@ -176,8 +241,8 @@ class Cut {
 
 }  // namespace
 
-std::vector<bool> values_kept(const JointGraph& graph, bool is_checkpointed) {
-  return Cut(graph, is_checkpointed).take();
+std::vector<bool> values_kept(const JointGraph& graph) {
+  return Cut(graph).take();
 }
 
 }  // namespace headroom::step

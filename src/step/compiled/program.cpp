@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -24,15 +25,15 @@ class ProgramMaker {
         kernels_(fuse_kernels(graph, given, wanted, is_backward)),
         maker_(graph.values.size(), kNone),
         stays_(graph.values.size()),
-        is_callers_(graph.values.size()) {
+        is_argument_(graph.values.size()) {
     for (uint32_t k = 0; k < kernels_.size(); ++k) {
       for (const JointValueId value : kernels_[k].writes) maker_[value] = k;
     }
-    for (const JointValueId value : graph.arguments) is_callers_[value] = true;
+    for (const JointValueId value : graph.arguments) is_argument_[value] = true;
+    stays_ = is_callers_ = is_argument_;
     for (const auto& gradient : graph.output_gradients) {
-      if (gradient) is_callers_[*gradient] = true;
+      if (gradient) stays_[*gradient] = is_callers_[*gradient] = true;
     }
-    stays_ = is_callers_;
     // What is kept of the arguments is backward's own hold on them.
     if (is_backward) {
       for (const JointValueId value : graph.arguments) stays_[value] = false;
@@ -41,32 +42,30 @@ class ProgramMaker {
   }
 
   Program take() {
-    Program as_run = program_of(order_as_run());
-    Program by_peak = program_of(order_by_peak());
-    Program& better = peak_of(by_peak) < peak_of(as_run) ? by_peak : as_run;
-    better.reads.assign(graph_.values.size(), false);
+    const Order as_run = order_as_run();
+    const Order by_peak = order_by_peak();
+    Program program = program_of(peak_of(by_peak) < peak_of(as_run) ? by_peak : as_run);
+    program.reads.assign(graph_.values.size(), false);
     for (const FusedKernel& kernel : kernels_) {
       for (const JointValueId read : kernel.reads) {
-        if (maker_[read] == kNone) better.reads[read] = true;
+        if (maker_[read] == kNone) program.reads[read] = true;
       }
     }
     for (const JointValueId value : wanted_) {
-      if (maker_[value] == kNone) better.reads[value] = true;
+      if (maker_[value] == kNone) program.reads[value] = true;
     }
-    return std::move(better);
+    return program;
   }
 
  private:
+  // By their first operators, each behind what it reads (Scheduler.topological_sort_schedule).
   Order order_as_run() const {
+    Order sorted(kernels_.size());
+    std::iota(sorted.begin(), sorted.end(), 0);
+    std::ranges::stable_sort(sorted, {}, [&](uint32_t k) { return kernels_[k].order; });
     Order order;
     std::vector<bool> is_launched(kernels_.size());
-    for (uint32_t k = 0; k < kernels_.size(); ++k) {
-      // What is computed again in backward waits for its reader.
-      if (kernels_[k].is_library && !kernels_[k].runs_again) launch(k, order, is_launched);
-    }
-    for (const JointValueId value : wanted_) {
-      if (maker_[value] != kNone) launch(maker_[value], order, is_launched);
-    }
+    for (const uint32_t k : sorted) launch(k, order, is_launched);
     return order;
   }
 
@@ -88,33 +87,54 @@ class ProgramMaker {
     }
   }
 
-  // A kernel's bytes that it makes, beside those in whose place it writes, and that end with it.
-  struct Change {
-    int64_t made = 0;
-    int64_t ended = 0;
-  };
-  Change change_by(const FusedKernel& kernel, const std::vector<uint32_t>& readers) const {
-    const auto ends = [&](JointValueId read) { return readers[read] == 1 && !stays_[read]; };
-    Change change{made_bytes(kernel), 0};
+  // Bytes that end with a kernel, where `uses` are left of each value.
+  int64_t ended_bytes(const FusedKernel& kernel, const std::vector<uint32_t>& uses) const {
+    int64_t bytes = 0;
     for (const JointValueId read : kernel.reads) {
-      if (ends(read)) change.ended += bytes_of(graph_.values[read]);
+      if (uses[read] == 1 && !is_argument_[read]) bytes += bytes_of(graph_.values[read]);
     }
-    for (const auto& [read, _] : kernel.in_place) {
-      if (!ends(read) || is_callers_[read]) continue;
-      change.made -= bytes_of(graph_.values[read]);
-      change.ended -= bytes_of(graph_.values[read]);
+    for (const JointValueId made : kernel.writes) {
+      if (uses[made] == 0) bytes += bytes_of(graph_.values[made]);
     }
-    return change;
+    return bytes;
   }
 
+  // Of what was given, all but arguments can end here; results last. As PyTorch counts them, without
+  // blocks that are written over in place.
+  std::vector<uint32_t> uses_of_values() const {
+    std::vector<uint32_t> uses(graph_.values.size());
+    for (const FusedKernel& kernel : kernels_) {
+      for (const JointValueId read : kernel.reads) ++uses[read];
+    }
+    for (const JointValueId value : wanted_) ++uses[value];
+    return uses;
+  }
+
+  int64_t given_bytes(const std::vector<uint32_t>& uses) const {
+    int64_t bytes = 0;
+    for (JointValueId value = 0; value < uses.size(); ++value) {
+      const bool is_given = uses[value] > 0 && maker_[value] == kNone && !is_argument_[value];
+      if (is_given) bytes += bytes_of(graph_.values[value]);
+    }
+    return bytes;
+  }
+
+  int64_t wanted_bytes() const {
+    int64_t bytes = 0;
+    for (const JointValueId value : wanted_) {
+      if (!is_argument_[value]) bytes += bytes_of(graph_.values[value]);
+    }
+    return bytes;
+  }
+
+  // topological_sort_lpmf.
   Order order_by_peak() const {
-    std::vector<uint32_t> readers(graph_.values.size());
+    std::vector<uint32_t> uses = uses_of_values();
     std::vector<uint32_t> waits_for(kernels_.size());
     std::vector<std::vector<uint32_t>> waiting(kernels_.size());
     std::vector<uint32_t> ready;
     for (uint32_t k = 0; k < kernels_.size(); ++k) {
       for (const JointValueId read : kernels_[k].reads) {
-        ++readers[read];
         if (maker_[read] == kNone) continue;
         ++waits_for[k];
         waiting[maker_[read]].push_back(k);
@@ -122,22 +142,22 @@ class ProgramMaker {
       if (waits_for[k] == 0) ready.push_back(k);
     }
     Order order;
-    int64_t live = 0;
-    int64_t peak = 0;
+    int64_t live = given_bytes(uses);
+    int64_t peak = std::max(live, wanted_bytes());
     while (!ready.empty()) {
       const auto cost_of = [&](uint32_t k) {
-        const Change change = change_by(kernels_[k], readers);
-        return std::tuple(std::max<int64_t>(live + change.made - peak, 0),
-                          change.made - change.ended, k);
+        const int64_t made = made_bytes(kernels_[k]);
+        return std::tuple(made > peak - live ? made : 0, made - ended_bytes(kernels_[k], uses),
+                          kernels_[k].order, k);
       };
       const auto best = std::ranges::min_element(ready, {}, cost_of);
       const uint32_t k = *best;
-      const Change change = change_by(kernels_[k], readers);
-      peak = std::max(peak, live + change.made);
-      live += change.made - change.ended;
+      live += made_bytes(kernels_[k]);
+      peak = std::max(peak, live);
+      live -= ended_bytes(kernels_[k], uses);
       ready.erase(best);
       order.push_back(k);
-      for (const JointValueId read : kernels_[k].reads) --readers[read];
+      for (const JointValueId read : kernels_[k].reads) --uses[read];
       for (const uint32_t next : waiting[k]) {
         if (--waits_for[next] == 0) ready.push_back(next);
       }
@@ -170,6 +190,7 @@ class ProgramMaker {
     step.reads = kernel.reads;
     step.work = kernel.work;
     step.scratch_bytes = kernel.scratch_bytes;
+    step.module = kernel.module;
     for (const JointValueId read : kernel.reads) {
       if (last_reader[read] == at && !stays_[read]) step.frees.push_back(read);
     }
@@ -194,13 +215,15 @@ class ProgramMaker {
     return kNone;
   }
 
-  int64_t peak_of(const Program& program) const {
-    int64_t live = 0;
-    int64_t peak = 0;
-    for (const ProgramStep& step : program.steps) {
-      for (const JointValueId value : step.allocates) live += bytes_of(graph_.values[value]);
-      peak = std::max(peak, live + step.scratch_bytes);
-      for (const JointValueId value : step.frees) live -= bytes_of(graph_.values[value]);
+  int64_t peak_of(const Order& order) const {
+    std::vector<uint32_t> uses = uses_of_values();
+    int64_t live = given_bytes(uses);
+    int64_t peak = live;
+    for (const uint32_t k : order) {
+      live += made_bytes(kernels_[k]);
+      peak = std::max(peak, live);
+      live -= ended_bytes(kernels_[k], uses);
+      for (const JointValueId read : kernels_[k].reads) --uses[read];
     }
     return peak;
   }
@@ -211,6 +234,7 @@ class ProgramMaker {
   std::vector<uint32_t> maker_;   // by value
   std::vector<bool> stays_;       // by value: to the end of the pass
   std::vector<bool> is_callers_;  // by value: arguments, and what backward is given
+  std::vector<bool> is_argument_;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ struct ProgramStep {
   std::vector<JointValueId> frees;
   std::vector<op::KernelWork> work;
   int64_t scratch_bytes = 0;
+  uint32_t module = 0;  // where in the model it is, for labels
 };
 
 struct Program {
