@@ -300,7 +300,7 @@ Verb fit_verb() {
       {"headroom fit meta-llama/Llama-2-7b-hf --device h100-sxm-80gb --from ds_config.json",
        "will it fit as this file of DeepSpeed's, or of accelerate's, divides it?"},
       {"headroom fit --from sft.yaml --device a100-sxm-80gb",
-       "will this fine-tuning fit, by its Trainer's arguments"},
+       "will this fine-tuning fit, by its Trainer's arguments, LLaMA-Factory's or axolotl's"},
       {"headroom fit --from pretrain_gpt.sh --device h100-sxm-80gb --gpus 64",
        "a run of Megatron-LM, model and all, stage by stage"},
       {"headroom fit meta-llama/Llama-3.1-8B --engine megatron --device h100-sxm-80gb --gpus 16 "
@@ -332,10 +332,9 @@ Verb fit_verb() {
         "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
         "in a machine (8)"},
        {"from", "FILE",
-        "the setting of accelerate's YAML, DeepSpeed's JSON, torchtitan's command, or the "
-        "Trainer's "
-        "arguments (JSON, YAML or a script), flags come before it; or, without a MODEL, "
-        "Megatron-LM's arguments"},
+        "the setting of accelerate's YAML, DeepSpeed's JSON, torchtitan's command, the Trainer's "
+        "arguments (JSON, YAML or a script), LLaMA-Factory's or axolotl's YAML, flags come before "
+        "it; or, without a MODEL, Megatron-LM's arguments"},
        {"price", "LIST",
         "what a billion tokens cost: 2.10/gpu-hour (rented), owned=30000 (one GPU with its share "
         "of the machine), years=4, watts=1000 and kwh=0.15, busy=0.6"},

@@ -37,24 +37,35 @@ Result<std::optional<int64_t>> elements_of(const JsonView& view, std::string_vie
   return view.optional_int(key, least, kMostCount);
 }
 
+// The third stage's members may leave out their beginning (runtime/zero/config.py: aliases).
+std::string_view stage3_key(const JsonView& zero, std::string_view key) {
+  constexpr std::string_view kBeginning = "stage3_";
+  if (!key.starts_with(kBeginning) || zero.has(key)) return key;
+  const std::string_view rest = key.substr(kBeginning.size());
+  return zero.has(rest) ? rest : key;
+}
+
 // What changes what a rank holds under the third stage, and nobody has modelled: on, or above what
 // is its default.
 Result<void> check_stage3(const JsonView& zero) {
-  for (const char* key :
+  for (const char* name :
        {"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
         "stage3_use_all_reduce_for_fetch_params", "stage3_allgather_sequential"}) {
+    const std::string_view key = stage3_key(zero, name);
     if (!is_said(zero, key)) continue;
     HEADROOM_ASSIGN(const bool is_on, zero.get_bool(key));
     if (is_on) return zero.error_at(key, "is not modelled", "false");
   }
-  for (const auto& [key, most] :
+  for (const auto& [name, most] :
        {std::pair{"zero_hpz_partition_size", 1},
         std::pair{"stage3_module_granularity_threshold", 0}, std::pair{"mics_shard_size", 0}}) {
+    const std::string_view key = stage3_key(zero, name);
     if (!is_said(zero, key)) continue;
     HEADROOM_ASSIGN(const int64_t count, zero.get_int(key, -1, kMostCount));
     if (count > most) return zero.error_at(key, "is not modelled", std::to_string(most));
   }
-  for (const char* key : {"stage3_model_persistence_threshold", "leaf_module", "zenflow"}) {
+  for (const char* name : {"stage3_model_persistence_threshold", "leaf_module", "zenflow"}) {
+    const std::string_view key = stage3_key(zero, name);
     if (is_said(zero, key)) return zero.error_at(key, "is not modelled", "leave it out");
   }
   if (is_said(zero, "memory_efficient_linear")) {
@@ -70,7 +81,15 @@ Result<void> read_stage3(const JsonView& zero, TrainingSetup& setup) {
   HEADROOM_TRY(check_stage3(zero));
   for (size_t i = 0; i < kStage3Counts.size(); ++i) {
     const Stage3Count& count = kStage3Counts[i];
-    HEADROOM_ASSIGN(setup.stage3[i], elements_of(zero, count.key, count.takes_auto(), count.least));
+    const std::string_view key = stage3_key(zero, count.key);
+    const Json* member = zero.json().find(key);
+    // Groups of no elements have one parameter each, as those of one element have
+    // (runtime/zero/stage3.py, _create_fp16_sub_groups).
+    if (count.least == 1 && member != nullptr && *member == Json(0)) {
+      setup.stage3[i] = 1;
+      continue;
+    }
+    HEADROOM_ASSIGN(setup.stage3[i], elements_of(zero, key, count.takes_auto(), count.least));
   }
   return {};
 }
@@ -150,6 +169,20 @@ Result<void> read_zero(const JsonView& zero, TrainingSetup& setup) {
   return {};
 }
 
+// What is compiled by DeepSpeed itself, and tensor parallelism.
+Result<void> check_engine(const JsonView& root) {
+  HEADROOM_ASSIGN(const auto compile, root.optional_object("compile"));
+  if (compile && is_said(*compile, "deepcompile")) {
+    HEADROOM_ASSIGN(const bool is_on, compile->get_bool("deepcompile"));
+    if (is_on) return compile->error_at("deepcompile", "is not modelled", "false");
+  }
+  HEADROOM_ASSIGN(const auto part, root.optional_object("tensor_parallel"));
+  if (!part || !is_said(*part, "autotp_size")) return {};
+  HEADROOM_ASSIGN(const int64_t ranks, part->get_int("autotp_size", 0, kMostDevices));
+  if (ranks > 1) return part->error_at("autotp_size", "is not modelled", "leave it out");
+  return {};
+}
+
 // train_batch_size = micro-batch x accumulation x GPUs
 Result<void> read_ranks(const JsonView& root, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto whole, count_of(root, "train_batch_size"));
@@ -173,6 +206,7 @@ Result<TrainingSetup> read_deepspeed(const JsonView& root) {
       "train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps together";
   HEADROOM_ASSIGN(const JsonView zero, root.get_object("zero_optimization"));
   HEADROOM_TRY(read_zero(zero, setup));
+  HEADROOM_TRY(check_engine(root));
   HEADROOM_TRY(read_halves(root, setup));
   HEADROOM_ASSIGN(setup.batch, count_of(root, "train_micro_batch_size_per_gpu"));
   HEADROOM_ASSIGN(setup.grad_accum, count_of(root, "gradient_accumulation_steps"));

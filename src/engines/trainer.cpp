@@ -6,8 +6,9 @@
 
 #include "engines/accelerate.h"
 #include "engines/deepspeed.h"
+#include "engines/fsdp_config.h"
+#include "engines/setting_values.h"
 #include "engines/shell_words.h"
-#include "text/parse_number.h"
 
 namespace headroom::engines {
 
@@ -17,122 +18,45 @@ using text::Json;
 using text::JsonView;
 
 constexpr int64_t kMostCount = 1'000'000'000;
-constexpr size_t kMostNames = 1000;
 
 // Names that a file of the Trainer has and one of a launcher has not.
 constexpr std::array<std::string_view, 4> kItsOwn{"per_device_train_batch_size", "output_dir",
                                                   "num_train_epochs", "logging_steps"};
-
-// Values as a file has them, and as words of a command: "8", "True".
-class Values {
- public:
-  explicit Values(const JsonView& view) : view_(view) {}
-
-  // The member, if it says something.
-  [[nodiscard]] const Json* find(std::string_view key) const {
-    const Json* value = view_.json().find(key);
-    const bool is_said = value != nullptr && !value->is_null() && !(*value == Json("None"));
-    return is_said ? value : nullptr;
-  }
-
-  [[nodiscard]] Result<std::optional<bool>> truth(std::string_view key) const {
-    const Json* value = find(key);
-    if (value == nullptr) return std::optional<bool>();
-    if (!value->is_string()) return view_.optional_bool(key);
-    for (const auto& [word, is_so] :
-         {std::pair{"true", true}, {"True", true}, {"false", false}, {"False", false}}) {
-      if (value->as_string() == word) return std::optional(is_so);
-    }
-    return view_.error_at(key, "is neither true nor false");
-  }
-
-  [[nodiscard]] Result<std::optional<double>> number(std::string_view key, double most) const {
-    const Json* value = find(key);
-    if (value == nullptr) return std::optional<double>();
-    if (!value->is_string()) return view_.optional_double(key, 0, most);
-    const auto parsed = text::parse_number<double>(value->as_string());
-    if (!parsed || !(*parsed >= 0) || !(*parsed <= most)) return no_number(key);
-    return parsed;
-  }
-
-  [[nodiscard]] Result<std::optional<int64_t>> count(std::string_view key) const {
-    const Json* value = find(key);
-    if (value == nullptr) return std::optional<int64_t>();
-    if (!value->is_string()) return view_.optional_int(key, 1, kMostCount);
-    const auto parsed = text::parse_number<int64_t>(value->as_string());
-    if (!parsed || *parsed < 1 || *parsed > kMostCount) return no_number(key);
-    return parsed;
-  }
-
-  [[nodiscard]] Result<std::optional<std::string>> words(std::string_view key) const {
-    if (find(key) == nullptr) return std::optional<std::string>();
-    return view_.optional_string(key);
-  }
-
-  // A list, or one word.
-  [[nodiscard]] Result<std::vector<std::string>> names(std::string_view key) const {
-    std::vector<std::string> names;
-    const Json* value = find(key);
-    if (value == nullptr) return names;
-    if (value->is_string()) return std::vector<std::string>{value->as_string()};
-    HEADROOM_ASSIGN(const auto items, view_.get_array(key, kMostNames));
-    for (const JsonView& item : items) {
-      HEADROOM_ASSIGN(std::string name, item.to_string());
-      names.push_back(std::move(name));
-    }
-    return names;
-  }
-
-  [[nodiscard]] const JsonView& view() const { return view_; }
-
- private:
-  [[nodiscard]] Error no_number(std::string_view key) const {
-    return view_.error_at(key, "is no number that it takes",
-                          view_.json().find(key)->as_string().empty()
-                              ? "a script that works it out is not run: write the number"
-                              : "");
-  }
-  JsonView view_;
-};
-
-Error not_modelled(const Values& in, std::string_view key, std::string hint = {}) {
-  return in.view().error_at(key, "is not modelled", std::move(hint));
-}
+// Those of a command, with TRL's: other programs have an output_dir, too.
+constexpr auto kOfItsCommands = std::to_array<std::string_view>(
+    {"per_device_train_batch_size", "num_train_epochs", "logging_steps", "learning_rate",
+     "gradient_accumulation_steps", "gradient_checkpointing", "max_steps", "lr_scheduler_type",
+     "bf16", "fp16", "fsdp", "deepspeed", "use_peft", "dataset_name"});
 
 // What changes memory, and nobody has modelled.
-Result<void> check_modelled(const Values& in) {
+Result<void> check_modelled(const SettingValues& in) {
   for (const char* key : {"activation_offloading", "load_in_8bit"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(key));
-    if (is_on.value_or(false)) return not_modelled(in, key, "false");
+    if (is_on.value_or(false)) return in.not_modelled(key, "false");
   }
   HEADROOM_ASSIGN(const auto smoothing, in.number("label_smoothing_factor", 1));
-  if (smoothing.value_or(0) > 0) return not_modelled(in, "label_smoothing_factor", "0");
+  if (smoothing.value_or(0) > 0) return in.not_modelled("label_smoothing_factor", "0");
   for (const char* key : {"parallelism_config", "optim_target_modules"}) {
-    if (in.find(key) != nullptr) return not_modelled(in, key);
-  }
-  if (in.find("finetuning_type") != nullptr) {
-    return not_modelled(in, "finetuning_type",
-                        "LLaMA-Factory's own arguments are not read; leave it out, and say "
-                        "--method lora --lora-rank N");
+    if (in.find(key) != nullptr) return in.not_modelled(key);
   }
   return {};
 }
 
 // transformers/training_args.py: a backend or a mode switches it on, too. Modes but the default
 // replay CUDA graphs, or try kernels out.
-Result<void> read_compile(const Values& in, TrainingSetup& setup) {
+Result<void> read_compile(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(setup.compiles_model, in.truth("torch_compile"));
   HEADROOM_ASSIGN(const auto backend, in.words("torch_compile_backend"));
   HEADROOM_ASSIGN(const auto mode, in.words("torch_compile_mode"));
   if (backend && *backend != "inductor") {
-    return not_modelled(in, "torch_compile_backend", "inductor");
+    return in.not_modelled("torch_compile_backend", "inductor");
   }
-  if (mode && *mode != "default") return not_modelled(in, "torch_compile_mode", "default");
+  if (mode && *mode != "default") return in.not_modelled("torch_compile_mode", "default");
   if (backend || mode) setup.compiles_model = true;
   return {};
 }
 
-Result<void> read_checkpointing(const Values& in, TrainingSetup& setup) {
+Result<void> read_checkpointing(const SettingValues& in, TrainingSetup& setup) {
   for (const std::string key : {"gradient_checkpointing", "activation_checkpointing"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(key));
     if (is_on) setup.checkpoints = is_on;
@@ -147,7 +71,7 @@ Result<void> read_checkpointing(const Values& in, TrainingSetup& setup) {
   return {};
 }
 
-Result<std::optional<Half>> half_of(const Values& in) {
+Result<std::optional<Half>> half_of(const SettingValues& in) {
   HEADROOM_ASSIGN(const auto bf16, in.truth("bf16"));
   HEADROOM_ASSIGN(const auto fp16, in.truth("fp16"));
   if (bf16.value_or(false) && fp16.value_or(false)) {
@@ -159,7 +83,8 @@ Result<std::optional<Half>> half_of(const Values& in) {
                                               : Half::none);
 }
 
-Result<void> read_types(const Values& in, TrainingSetup& setup) {
+// What a script of TRL's says of the weights; DeepSpeed's part says otherwise.
+Result<void> read_weights(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(setup.mixed_precision, half_of(in));
   const bool is_half = setup.mixed_precision && setup.mixed_precision != Half::none;
   if (is_half && in.find("deepspeed") == nullptr && !in.view().has("dtype") &&
@@ -174,14 +99,14 @@ Result<void> read_types(const Values& in, TrainingSetup& setup) {
     constexpr std::array<std::pair<std::string_view, Half>, 3> kTypes{
         {{"bfloat16", Half::bf16}, {"float16", Half::fp16}, {"float32", Half::none}}};
     const auto known = std::ranges::find(kTypes, *type, &std::pair<std::string_view, Half>::first);
-    if (known == kTypes.end()) return not_modelled(in, key, "auto, bfloat16, float16 or float32");
+    if (known == kTypes.end()) return in.not_modelled(key, "auto, bfloat16, float16 or float32");
     setup.weights = known->second;
   }
   return {};
 }
 
 // The model and its adapters, as TRL's scripts are told of them.
-Result<void> read_model(const Values& in, TrainingSetup& setup) {
+Result<void> read_model(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(setup.model, in.words("model_name_or_path"));
   HEADROOM_ASSIGN(setup.attention, in.words("attn_implementation"));
   for (const char* key : {"max_length", "max_seq_length", "model_max_length", "block_size"}) {
@@ -195,62 +120,11 @@ Result<void> read_model(const Values& in, TrainingSetup& setup) {
                    : is_quantized.value_or(false) ? Tuning::qlora
                                                   : Tuning::lora;
   } else if (is_quantized.value_or(false)) {
-    return not_modelled(in, "load_in_4bit", "with use_peft: what is in 4 bits is not trained");
+    return in.not_modelled("load_in_4bit", "with use_peft: what is in 4 bits is not trained");
   }
   HEADROOM_ASSIGN(setup.lora_rank, in.count("lora_r"));
   HEADROOM_ASSIGN(setup.lora_targets, in.names("lora_target_modules"));
   HEADROOM_ASSIGN(setup.has_liger, in.truth("use_liger_kernel"));
-  return {};
-}
-
-// A member of fsdp_config, with or without its former prefix.
-std::string fsdp_key(const JsonView& config, const std::string& key) {
-  return config.has("fsdp_" + key) ? "fsdp_" + key : key;
-}
-
-Result<void> read_fsdp_config(const Json& config, const std::string& place, TrainingSetup& setup) {
-  const JsonView view = JsonView::at(config, place);
-  const Values in(view);
-  HEADROOM_ASSIGN(const auto version, in.count(fsdp_key(view, "version")));
-  if (version.value_or(2) > 2) return view.error_at(fsdp_key(view, "version"), "is not known", "2");
-  setup.sharing = version.value_or(2) == 2 ? Sharing::fsdp2 : Sharing::fsdp1;
-  HEADROOM_ASSIGN(const auto offloads, in.truth(fsdp_key(view, "cpu_offload")));
-  if (offloads) setup.offloads_parameters = offloads;
-  for (const char* key : {"offload_params", "xla"}) {
-    HEADROOM_ASSIGN(const auto is_on, in.truth(fsdp_key(view, key)));
-    if (is_on.value_or(false)) return not_modelled(in, fsdp_key(view, key), "false");
-  }
-  const std::string reshards = fsdp_key(view, "reshard_after_forward");
-  if (const Json* value = in.find(reshards); value != nullptr) {
-    const bool is_whole = *value == Json(true) || *value == Json("full_shard") ||
-                          *value == Json("FULL_SHARD") || *value == Json("true");
-    const bool is_none =
-        setup.sharing == Sharing::fsdp2 && (*value == Json(false) || *value == Json("false"));
-    if (!is_whole && !is_none) return not_modelled(in, reshards, "true or false");
-    if (setup.sharing == Sharing::fsdp2) setup.reshards = is_whole;
-  }
-  if (setup.sharing == Sharing::fsdp2) setup.shards_ends = true;
-  HEADROOM_ASSIGN(const auto checkpoints, in.truth(fsdp_key(view, "activation_checkpointing")));
-  if (checkpoints) setup.checkpoints = checkpoints;
-  return {};
-}
-
-// "full_shard auto_wrap offload", as it was said before fsdp_config said it. Where both speak of
-// offload, fsdp_config counts (transformers/training_args.py, version 5).
-Result<void> read_fsdp_words(const Values& in, TrainingSetup& setup) {
-  HEADROOM_ASSIGN(const auto words, in.names("fsdp"));
-  for (const std::string& item : words) {
-    size_t begin = 0;
-    while (begin < item.size()) {
-      const size_t end = std::min(item.find(' ', begin), item.size());
-      const std::string_view word = std::string_view(item).substr(begin, end - begin);
-      begin = end + 1;
-      if (word == "offload") setup.offloads_parameters = true;
-      const bool is_known = word.empty() || word == "offload" || word == "full_shard" ||
-                            word == "auto_wrap" || word == "true" || word == "True";
-      if (!is_known) return not_modelled(in, "fsdp", "full_shard auto_wrap");
-    }
-  }
   return {};
 }
 
@@ -260,7 +134,7 @@ Result<Json> here_or_named(const Json& value, const ReadNamed& read_named) {
   return value;
 }
 
-Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSetup& setup) {
+Result<void> read_fsdp(const SettingValues& in, const ReadNamed& read_named, TrainingSetup& setup) {
   const Json* value = in.find("fsdp");
   const bool is_off = value == nullptr || *value == Json(false) || *value == Json("") ||
                       *value == Json("false") || *value == Json("False");
@@ -269,21 +143,9 @@ Result<void> read_fsdp(const Values& in, const ReadNamed& read_named, TrainingSe
   setup.sharing = Sharing::fsdp2;
   if (const Json* config = in.find("fsdp_config"); config != nullptr) {
     HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));
-    HEADROOM_TRY(read_fsdp_config(read, in.view().place() + "/fsdp_config", setup));
+    HEADROOM_TRY(read_fsdp_config(JsonView::at(read, in.view().place() + "/fsdp_config"),
+                                  kTransformersFsdp, setup));
   }
-  return {};
-}
-
-// accelerator_config: whether gradients are reduced behind each micro-batch.
-Result<void> read_accumulation(const Values& in, const ReadNamed& read_named,
-                               TrainingSetup& setup) {
-  const Json* value = in.find("accelerator_config");
-  if (value == nullptr) return {};
-  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
-  const JsonView view = JsonView::at(read, in.view().place() + "/accelerator_config");
-  HEADROOM_ASSIGN(const auto kwargs, view.optional_object("gradient_accumulation_kwargs"));
-  if (!kwargs) return {};
-  HEADROOM_ASSIGN(setup.syncs_each_batch, kwargs->optional_bool("sync_each_batch"));
   return {};
 }
 
@@ -304,7 +166,8 @@ void take_zero(const TrainingSetup& zero, TrainingSetup& setup) {
 
 // accelerate launch --config_file: how the step is divided, and types where the Trainer's own
 // arguments leave them out. The command's own counts come first.
-Result<void> read_config_file(const Values& in, const ReadNamed& read_named, TrainingSetup& setup) {
+Result<void> read_config_file(const SettingValues& in, const ReadNamed& read_named,
+                              TrainingSetup& setup) {
   const Json* value = in.find("config_file");
   if (value == nullptr || !value->is_string()) return {};
   HEADROOM_ASSIGN(const Json read, read_named(value->as_string()));
@@ -332,43 +195,7 @@ Result<void> read_config_file(const Values& in, const ReadNamed& read_named, Tra
   return {};
 }
 
-Result<void> read_deepspeed_of(const Values& in, const ReadNamed& read_named,
-                               TrainingSetup& setup) {
-  const Json* value = in.find("deepspeed");
-  if (value == nullptr) return {};
-  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
-  const JsonView view = JsonView::at(read, in.view().place() + "/deepspeed");
-  HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
-  setup.ranks = std::max(setup.ranks, zero.ranks);
-  setup.is_counted = setup.is_counted || zero.is_counted;
-  take_zero(zero, setup);
-  return {};
-}
-
-// Of a command: processes of a machine times machines.
-Result<void> read_launcher(const Values& in, TrainingSetup& setup) {
-  for (const char* key : {"nnodes", "num_nodes", "num_machines"}) {  // torchrun's, deepspeed's
-    HEADROOM_ASSIGN(const auto named, in.count(key));                // and accelerate's
-    if (named) setup.nodes = std::min(*named, kMostDevices);
-  }
-  for (const char* key : {"nproc_per_node", "num_gpus"}) {
-    HEADROOM_ASSIGN(const auto each, in.count(key));
-    if (!each) continue;
-    setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
-    setup.is_counted = true;
-  }
-  HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
-  if (all) {
-    setup.ranks = *all;
-    setup.is_counted = true;
-  }
-  if (setup.ranks > kMostDevices) {
-    return in.view().error("more processes than are known to train one model");
-  }
-  return {};
-}
-
-Result<void> read_step(const Values& in, TrainingSetup& setup) {
+Result<void> read_step(const SettingValues& in, TrainingSetup& setup) {
   constexpr int64_t kBatch = 8;
   constexpr double kNorm = 1;
   HEADROOM_ASSIGN(const auto batch, in.count("per_device_train_batch_size"));
@@ -382,7 +209,7 @@ Result<void> read_step(const Values& in, TrainingSetup& setup) {
   return {};
 }
 
-Result<void> read_ddp(const Values& in, TrainingSetup& setup) {
+Result<void> read_ddp(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(setup.bucket_cap_mb, in.count("ddp_bucket_cap_mb"));
   HEADROOM_ASSIGN(const auto looks, in.truth("ddp_find_unused_parameters"));
   setup.finds_unused = looks.value_or(!setup.checkpoints.value_or(false));
@@ -409,7 +236,7 @@ bool has_trainer_arguments(const Json& root) {
 }
 
 bool is_trainer_script(std::string_view content) {
-  return std::ranges::any_of(kItsOwn, [&](std::string_view name) {
+  return std::ranges::any_of(kOfItsCommands, [&](std::string_view name) {
     std::string dashed(name);
     std::ranges::replace(dashed, '_', '-');
     return content.find("--" + std::string(name)) != std::string_view::npos ||
@@ -435,24 +262,78 @@ Result<Json> trainer_arguments_of(std::string_view script, const std::string& fi
   return root;
 }
 
-Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_named) {
-  const Values in(root);
-  TrainingSetup setup;
+// Of a command: processes of a machine times machines.
+Result<void> read_launcher(const SettingValues& in, TrainingSetup& setup) {
+  for (const char* key : {"nnodes", "num_nodes", "num_machines"}) {  // torchrun's, deepspeed's
+    HEADROOM_ASSIGN(const auto named, in.count(key));                // and accelerate's
+    if (named) setup.nodes = std::min(*named, kMostDevices);
+  }
+  for (const char* key : {"nproc_per_node", "num_gpus"}) {
+    HEADROOM_ASSIGN(const auto each, in.count(key));
+    if (!each) continue;
+    setup.ranks = std::min(*each, kMostDevices) * setup.nodes;
+    setup.is_counted = true;
+  }
+  HEADROOM_ASSIGN(const auto all, in.count("num_processes"));  // accelerate launch
+  if (all) {
+    setup.ranks = *all;
+    setup.is_counted = true;
+  }
+  if (setup.ranks > kMostDevices) {
+    return in.view().error("more processes than are known to train one model");
+  }
+  return {};
+}
+
+Result<void> read_accumulation(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
+  const Json* value = in.find("accelerator_config");
+  if (value == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
+  const JsonView view = JsonView::at(read, in.view().place() + "/accelerator_config");
+  HEADROOM_ASSIGN(const auto kwargs, view.optional_object("gradient_accumulation_kwargs"));
+  if (!kwargs) return {};
+  HEADROOM_ASSIGN(setup.syncs_each_batch, kwargs->optional_bool("sync_each_batch"));
+  return {};
+}
+
+Result<void> read_deepspeed_of(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
+  const Json* value = in.find("deepspeed");
+  if (value == nullptr) return {};
+  HEADROOM_ASSIGN(const Json read, here_or_named(*value, read_named));
+  const JsonView view = JsonView::at(read, in.view().place() + "/deepspeed");
+  HEADROOM_ASSIGN(const TrainingSetup zero, read_deepspeed(view));
+  setup.ranks = std::max(setup.ranks, zero.ranks);
+  setup.is_counted = setup.is_counted || zero.is_counted;
+  take_zero(zero, setup);
+  return {};
+}
+
+Result<void> read_trainer_loop(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup) {
   setup.is_accelerated = true;
   setup.is_trainer = true;
   setup.counted_by = "torchrun --nproc_per_node N in a script";
   HEADROOM_TRY(check_modelled(in));
   HEADROOM_TRY(read_step(in, setup));
-  HEADROOM_TRY(read_types(in, setup));
+  HEADROOM_ASSIGN(setup.mixed_precision, half_of(in));
   HEADROOM_TRY(read_compile(in, setup));
   HEADROOM_TRY(read_checkpointing(in, setup));
-  HEADROOM_TRY(read_model(in, setup));
   HEADROOM_TRY(read_launcher(in, setup));
   HEADROOM_TRY(read_config_file(in, read_named, setup));
   HEADROOM_TRY(read_fsdp(in, read_named, setup));
   HEADROOM_TRY(read_accumulation(in, read_named, setup));
   HEADROOM_TRY(read_deepspeed_of(in, read_named, setup));
-  HEADROOM_TRY(read_ddp(in, setup));
+  return read_ddp(in, setup);
+}
+
+Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_named) {
+  const SettingValues in(root);
+  TrainingSetup setup;
+  HEADROOM_TRY(read_weights(in, setup));
+  HEADROOM_TRY(read_model(in, setup));
+  HEADROOM_TRY(read_trainer_loop(in, read_named, setup));
   return setup;
 }
 

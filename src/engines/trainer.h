@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "engines/setting_values.h"
 #include "engines/training_setup.h"
 #include "text/json.h"
 
@@ -32,5 +33,18 @@ using ReadNamed = std::function<Result<text::Json>(const std::string& name)>;
 Result<text::Json> trainer_arguments_of(std::string_view script, const std::string& file);
 
 Result<TrainingSetup> read_trainer(const text::JsonView& root, const ReadNamed& read_named);
+
+// Of programs that are built around the Trainer: all its arguments but what says the model, its
+// weights and adapters;
+Result<void> read_trainer_loop(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup);
+// how many processes and machines a command says;
+Result<void> read_launcher(const SettingValues& in, TrainingSetup& setup);
+// `deepspeed`, a file's name or what such a file has;
+Result<void> read_deepspeed_of(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup);
+// `accelerator_config`: whether gradients are reduced behind each micro-batch.
+Result<void> read_accumulation(const SettingValues& in, const ReadNamed& read_named,
+                               TrainingSetup& setup);
 
 }  // namespace headroom::engines

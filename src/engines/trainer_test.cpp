@@ -58,6 +58,7 @@ TEST(Trainer, AScriptSaysTheSame) {
   EXPECT_EQ(setup.tuning, Tuning::lora);
   EXPECT_EQ(setup.lora_targets.size(), 2);
   EXPECT_TRUE(is_trainer_script("train --output-dir o --per-device-train-batch-size 4"));
+  EXPECT_FALSE(is_trainer_script("python init.py --model_name_or_path a --output_dir o"));
   const TrainingSetup zero =
       *read_script("deepspeed --num_nodes 2 --num_gpus 8 t --output_dir o\n");
   EXPECT_EQ(zero.ranks, 16);
@@ -140,8 +141,8 @@ TEST(Trainer, GradientsMayBeReducedBehindEachMicroBatch) {
 }
 
 TEST(Trainer, CompilesTheModelAsAWhole) {
-  for (const char* const said : {"torch_compile: true", "torch_compile_backend: inductor",
-                                 "torch_compile_mode: default"}) {
+  for (const char* const said :
+       {"torch_compile: true", "torch_compile_backend: inductor", "torch_compile_mode: default"}) {
     EXPECT_EQ(read(std::string("output_dir: o\n") + said + "\n")->compiles_model, true) << said;
   }
   EXPECT_EQ(read("output_dir: o\ntorch_compile: false\n")->compiles_model, false);
@@ -150,8 +151,8 @@ TEST(Trainer, CompilesTheModelAsAWhole) {
 
 TEST(Trainer, WhatIsNotModelledIsNamed) {
   for (const char* const line :
-       {"torch_compile_mode: max-autotune", "torch_compile_backend: eager", "load_in_8bit: true", "load_in_4bit: true",
-        "label_smoothing_factor: 0.1", "activation_offloading: true", "finetuning_type: lora",
+       {"torch_compile_mode: max-autotune", "torch_compile_backend: eager", "load_in_8bit: true",
+        "load_in_4bit: true", "label_smoothing_factor: 0.1", "activation_offloading: true",
         "fsdp: hybrid_shard", "fp16: true\nbf16: true", "dtype: float8", "bf16: maybe",
         "per_device_train_batch_size: 0",
         "gradient_checkpointing: true\n"

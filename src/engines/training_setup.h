@@ -1,6 +1,6 @@
 // TrainingSetup: how a training is divided and run, as far as launchers and engines say it in
 // files: accelerate's YAML, DeepSpeed's JSON, torchtitan's command, the arguments of transformers'
-// Trainer.
+// Trainer, LLaMA-Factory's and axolotl's.
 //
 // Plain values. What is nothing the file does not say.
 #pragma once
@@ -24,7 +24,13 @@ enum class Sharing : uint8_t { none, ddp, fsdp1, fsdp2, zero1, zero2, zero3 };
 enum class Half : uint8_t { none, bf16, fp16 };
 
 // What of the model is trained.
-enum class Tuning : uint8_t { full, lora, qlora };
+enum class Tuning : uint8_t { full, lora, dora, qlora };
+
+// What of a model beside weights in 4 bits is cast to float32.
+enum class Prepared : uint8_t { none, norms, others };
+
+// The loss, where it is not the model's own.
+enum class SetupLoss : uint8_t { own, fused_linear, fused };
 
 // In which order a pipeline's stages run their micro-batches.
 enum class StageSchedule : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
@@ -63,6 +69,7 @@ struct TrainingSetup {
   std::optional<int64_t> bucket_cap_mb;       // DistributedDataParallel's
   std::optional<bool> finds_unused;           // its look for unused parameters
   std::optional<std::string> optimizer;       // by transformers' name
+  std::string optimizer_key = "optim";        // that the file has it under
   std::optional<std::string> optimizer_loop;  // foreach, fused, loop: where the name does not say
   std::optional<int64_t> loss_chunks;         // torchtitan's
   std::optional<bool> reshards;               // behind forward, of fully_shard's layers
@@ -73,10 +80,15 @@ struct TrainingSetup {
   std::optional<std::string> model;
   std::optional<int64_t> sequence;
   std::optional<std::string> attention;  // by transformers' name
+  std::string attention_key = "attn_implementation";
   std::optional<Tuning> tuning;
   std::optional<int64_t> lora_rank;
   std::vector<std::string> lora_targets;  // empty: not said
+  std::optional<double> lora_dropout;
+  std::optional<Half> adapters;      // their type, where it is not float32
+  std::optional<Prepared> prepared;  // none said: as TRL has it
   std::optional<bool> has_liger;
+  std::optional<SetupLoss> loss;   // none said: what the kernels bring
   std::string allocator;           // PYTORCH_ALLOC_CONF; empty: not said
   std::vector<std::string> notes;  // what was taken otherwise than the file says
 };

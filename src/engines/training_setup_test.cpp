@@ -126,6 +126,21 @@ TEST(Accelerate, WhatIsNotModelledIsNamed) {
   }
 }
 
+// axolotl's files have them so.
+TEST(DeepSpeed, TheThirdStagesCountsMayLeaveOutTheirBeginning) {
+  const auto setup = from_deepspeed(
+      R"({"zero_optimization": {"stage": 3, "sub_group_size": 0, "max_live_parameters": 0,
+          "prefetch_bucket_size": 7}})");
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->stage3[static_cast<size_t>(Stage3::sub_group_size)], 1);
+  EXPECT_EQ(setup->stage3[static_cast<size_t>(Stage3::max_live_parameters)], 0);
+  EXPECT_EQ(setup->stage3[static_cast<size_t>(Stage3::prefetch_bucket_size)], 7);
+  EXPECT_FALSE(
+      from_deepspeed(R"({"zero_optimization": {"stage": 3, "allgather_sequential": true}})"));
+  EXPECT_FALSE(
+      from_deepspeed(R"({"zero_optimization": {"stage": 2}, "compile": {"deepcompile": true}})"));
+}
+
 TEST(DeepSpeed, WhatIsWrittenReadsBack) {
   TrainingSetup setup;
   setup.sharing = Sharing::zero2;

@@ -59,8 +59,9 @@ constexpr std::array<Word<Offload>, 4> kOffloads{
      {"optimizer,parameters", Offload::optimizer_and_parameters}}};
 constexpr std::array<Word<Kernels>, 3> kKernels{
     {{"none", Kernels::none}, {"liger", Kernels::liger}, {"fast", Kernels::fast}}};
-constexpr std::array<Word<KbitPreparation>, 3> kPreparations{{{"none", KbitPreparation::none},
+constexpr std::array<Word<KbitPreparation>, 4> kPreparations{{{"none", KbitPreparation::none},
                                                               {"norms", KbitPreparation::norms},
+                                                              {"others", KbitPreparation::others},
                                                               {"all", KbitPreparation::all}}};
 constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
@@ -362,7 +363,8 @@ constexpr std::array<Field, 60> kFields{{
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
     {{"kbit-preparation", "WHAT",
-      "with qlora, cast to float32: none (so FSDP and ZeRO), norms (TRL), all (peft)"},
+      "with qlora, cast to float32: none (so FSDP and ZeRO), norms (TRL), others (all but norms, "
+      "embeddings and head: axolotl), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
      }},

@@ -79,8 +79,9 @@ enum class Offload : uint8_t { none, optimizer, parameters, optimizer_and_parame
 // What of a quantized model is cast to float32 before training.
 enum class KbitPreparation : uint8_t {
   none,
-  norms,  // peft casts all, TRL's SFTTrainer takes embeddings and head back
-  all,    // peft's prepare_model_for_kbit_training
+  norms,   // peft casts all, TRL's SFTTrainer takes embeddings and head back
+  others,  // axolotl takes norms back, too: biases are left, and experts that nothing quantizes
+  all,     // peft's prepare_model_for_kbit_training
 };
 // Whose fused kernels replace a model's norms, rotary embeddings, gated MLPs and cross entropy.
 enum class Kernels : uint8_t {

@@ -1,17 +1,20 @@
-// The YAML that people and tools write for settings: mappings of mappings, one member a line, and
-// lists of scalars.
+// The YAML that people and tools write for settings: mappings and lists, one member or item a line,
+// within one another.
 //
 //   distributed_type: FSDP        # scalars: words, quoted words, numbers, true, false, null
 //   fsdp_config:
 //     fsdp_version: 2
-//   report_to: [none]
-//   lora_target_modules:
-//   - q_proj
+//   report_to: [none]           # of scalars, over lines too
+//   datasets:
+//     - path: tatsu-lab/alpaca
+//       type: alpaca
+//   description: |
+//     text over lines, with its line ends; ">" joins them
 //
-// That and no more: lists of anything else, other flow style but for {}, anchors, tags and text
-// over several lines are an Error that names the line, never guessed. Scalars are YAML 1.1's as far
-// as settings go: yes, no, on and off stay words. Thread-safe; linear; at most kMostYamlLines lines
-// and kMostYamlDepth levels.
+// That and no more: other flow style but {}, anchors, tags and plain text over several lines
+// are an Error that names the line, never guessed. Scalars are YAML 1.1's as far as settings go:
+// yes, no, on and off stay words. Thread-safe; linear in the text, but for mappings of many
+// members; at most kMostYamlLines lines and kMostYamlDepth levels.
 #pragma once
 
 #include <string>

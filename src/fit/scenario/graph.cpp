@@ -88,6 +88,7 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   if (!is_gptq) {
     options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;
     options.float32_norms = s.question.kbit_preparation == KbitPreparation::norms;
+    options.float32_others = s.question.kbit_preparation == KbitPreparation::others;
   }
   return step::apply_quantization(graph, options);
 }

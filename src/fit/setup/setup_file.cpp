@@ -7,7 +7,10 @@
 
 #include "base/file.h"
 #include "engines/accelerate.h"
+#include "engines/axolotl.h"
+#include "engines/config_script.h"
 #include "engines/deepspeed.h"
+#include "engines/llama_factory.h"
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/compile_words.h"
@@ -55,14 +58,23 @@ Result<text::Json> parse_setup(std::string_view content, const std::string& file
   return text::parse_block_yaml(content, file);
 }
 
-// Beside the file that names it.
+// Beside the file that names it; or from where programs are started, as LLaMA-Factory and axolotl
+// have their paths.
+std::filesystem::path path_of_named(const std::string& name, const std::string& file) {
+  const std::filesystem::path beside = std::filesystem::path(file).parent_path() / name;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(beside, ignored)) return beside;
+  const std::filesystem::path here = name;
+  return std::filesystem::is_regular_file(here, ignored) ? here : beside;
+}
+
 Result<text::Json> read_named(const std::string& name, const std::string& file,
                               const BesideSetup& beside) {
-  const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
+  const std::filesystem::path path = path_of_named(name, file);
   std::error_code ignored;
   if (!beside.read && !std::filesystem::is_regular_file(path, ignored)) {
     return Error{ErrorCode::bad_input, "names " + name.substr(0, 200) + ", which is no file here",
-                 file, "paths are taken from where the setting lies"};
+                 file, "paths are taken from where the setting lies, or from here"};
   }
   HEADROOM_ASSIGN(const std::string content,
                   beside.read ? beside.read(path.string()) : read_file(path.string(), kMostSetup));
@@ -74,18 +86,22 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
   if (engines::is_torchtitan_script(content)) {
     return engines::read_torchtitan(content, file, beside.gpus);
   }
-  HEADROOM_ASSIGN(const text::Json root, parse_setup(content, file));
+  const auto named = [&](const std::string& name) { return read_named(name, file, beside); };
+  const bool is_started = !is_json_text(content) && engines::is_config_script(content);
+  HEADROOM_ASSIGN(const text::Json root,
+                  is_started ? engines::arguments_of_config_script(content, file, named)
+                             : parse_setup(content, file));
   const text::JsonView view(root, file);
   if (view.has("zero_optimization")) return engines::read_deepspeed(view);
-  if (engines::has_trainer_arguments(root)) {
-    return engines::read_trainer(
-        view, [&](const std::string& name) { return read_named(name, file, beside); });
-  }
+  if (engines::has_axolotl_arguments(root)) return engines::read_axolotl(view, named);
+  if (engines::has_llama_factory_arguments(root)) return engines::read_llama_factory(view, named);
+  if (engines::has_trainer_arguments(root)) return engines::read_trainer(view, named);
   if (view.has("distributed_type")) return engines::read_accelerate(view);
   return Error{ErrorCode::bad_input, "says no setting that is known", file,
                "accelerate's has distributed_type, DeepSpeed's zero_optimization, a Trainer's "
-               "arguments output_dir or per_device_train_batch_size, torchtitan's command "
-               "torchtitan.train with --module and --config"};
+               "arguments output_dir or per_device_train_batch_size, LLaMA-Factory's "
+               "finetuning_type, axolotl's base_model, torchtitan's command torchtitan.train with "
+               "--module and --config"};
 }
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.
@@ -98,7 +114,17 @@ void take_gpus(const BesideSetup& beside, TrainingSetup& setup) {
 }
 
 std::string_view word_of(Tuning tuning) {
-  return tuning == Tuning::full ? "full" : tuning == Tuning::lora ? "lora" : "qlora";
+  switch (tuning) {
+    case Tuning::full:
+      return "full";
+    case Tuning::lora:
+      return "lora";
+    case Tuning::dora:
+      return "dora";
+    case Tuning::qlora:
+      return "qlora";
+  }
+  return "full";
 }
 
 std::string_view schedule_word(engines::StageSchedule schedule) {
@@ -261,29 +287,53 @@ std::string joined(const std::vector<std::string>& names) {
   return words;
 }
 
+std::string_view word_of(engines::Prepared prepared) {
+  return prepared == engines::Prepared::none    ? "none"
+         : prepared == engines::Prepared::norms ? "norms"
+                                                : "others";
+}
+
+void add_adapter_flags(const TrainingSetup& setup, std::vector<FlagWords>& flags) {
+  if (setup.lora_rank) flags.emplace_back("lora-rank", std::to_string(*setup.lora_rank));
+  if (!setup.lora_targets.empty()) {
+    flags.emplace_back("lora-targets", joined(setup.lora_targets));
+  }
+  if (setup.lora_dropout.value_or(0) > 0) {
+    flags.emplace_back("lora-dropout", number_words(*setup.lora_dropout));
+  }
+  if (setup.adapters) {
+    flags.emplace_back("lora-dtype",
+                       *setup.adapters == Half::none ? "fp32" : word_of(*setup.adapters));
+  }
+  const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
+                             setup.sharing == Sharing::fsdp2;
+  if (setup.tuning != Tuning::qlora || is_shared_out) return;  // what shares it out undoes that
+  flags.emplace_back("kbit-preparation",
+                     word_of(setup.prepared.value_or(engines::Prepared::norms)));
+}
+
+std::string_view word_of(engines::SetupLoss loss) {
+  return loss == engines::SetupLoss::own     ? "hf"
+         : loss == engines::SetupLoss::fused ? "fused"
+                                             : "fused-linear";
+}
+
 // What a Trainer's arguments say beside what launchers and engines do.
 Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& file,
                                std::vector<FlagWords>& flags) {
   if (setup.optimizer) {
-    HEADROOM_ASSIGN(std::string word, word_for(kOptimizers, *setup.optimizer, file, "optim"));
+    HEADROOM_ASSIGN(std::string word,
+                    word_for(kOptimizers, *setup.optimizer, file, setup.optimizer_key));
     if (setup.optimizer_loop) word += "-" + *setup.optimizer_loop;
     flags.emplace_back("optimizer", std::move(word));
   }
   if (setup.attention) {
     HEADROOM_ASSIGN(std::string word,
-                    word_for(kAttentions, *setup.attention, file, "attn_implementation"));
+                    word_for(kAttentions, *setup.attention, file, setup.attention_key));
     flags.emplace_back("attention", std::move(word));
   }
   if (setup.sequence) flags.emplace_back("seq", std::to_string(*setup.sequence));
-  if (setup.lora_rank) flags.emplace_back("lora-rank", std::to_string(*setup.lora_rank));
-  if (!setup.lora_targets.empty()) {
-    flags.emplace_back("lora-targets", joined(setup.lora_targets));
-  }
-  const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
-                             setup.sharing == Sharing::fsdp2;
-  if (setup.tuning == Tuning::qlora && !is_shared_out) {
-    flags.emplace_back("kbit-preparation", "norms");  // TRL's; what shares it out undoes that
-  }
+  add_adapter_flags(setup, flags);
   if (!setup.allocator.empty()) flags.emplace_back("allocator", setup.allocator);
   if (setup.loss_chunks) {
     const bool is_whole = *setup.loss_chunks == 1;
@@ -302,6 +352,7 @@ Result<void> add_trainer_flags(const TrainingSetup& setup, const std::string& fi
                                                 .model = setup.compiles_model.value_or(false)}));
   }
   if (setup.has_liger.value_or(false)) flags.emplace_back("kernels", "liger");
+  if (setup.loss) flags.emplace_back("loss", word_of(*setup.loss));
   if (setup.sharing != Sharing::ddp) return {};
   if (setup.bucket_cap_mb) {
     flags.emplace_back("bucket-cap-mb", std::to_string(*setup.bucket_cap_mb));
@@ -329,6 +380,8 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
       flags.emplace_back("accelerate", "true");
     }
   }
+  // Its compute_loss returns the loss alone (transformers/trainer.py).
+  if (setup.is_trainer) flags.emplace_back("keep-outputs", "false");
   if (setup.weights) {
     flags.emplace_back("dtype", *setup.weights == Half::none ? "fp32" : word_of(*setup.weights));
   }

@@ -1,7 +1,7 @@
 // `--from FILE`: a setting as people have it (accelerate's YAML, DeepSpeed's JSON, torchtitan's
-// command, the arguments of transformers' Trainer) as flags of `fit`; and `--emit KIND=FILE`: a
-// question's setting written as a file of accelerate's, DeepSpeed's or torchtitan's, with the
-// command that starts it.
+// command, the arguments of transformers' Trainer, LLaMA-Factory's, axolotl's) as flags of `fit`;
+// and `--emit KIND=FILE`: a question's setting written as a file of accelerate's, DeepSpeed's or
+// torchtitan's, with the command that starts it.
 //
 // What a file does not say stays with the question's flags. Each emitted file, read back, gives the
 // same setting.

@@ -271,6 +271,7 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
   EXPECT_EQ(question.seq, 512);
   EXPECT_EQ(question.lora_targets.size(), 2);
   EXPECT_TRUE(question.accelerate);
+  EXPECT_FALSE(question.keep_outputs);
   // Of several GPUs, without a word of how: DistributedDataParallel.
   const std::string plain = "output_dir: o\n";
   EXPECT_EQ(flags_of_setup(plain, "t.yaml", {.method = "", .gpus = 4, .read = {}})->flags.front(),
@@ -289,6 +290,126 @@ TEST_F(SetupFile, TheTrainersArgumentsAreAQuestion) {
   for (const auto& [name, words] : quantized->flags) EXPECT_NE(name, "kbit-preparation");
   EXPECT_FALSE(flags_of_setup(plain + "deepspeed: none.json\n", folder_ / "sft.yaml"));
   EXPECT_FALSE(flags_of_setup(plain + "optim: galore_adamw\n", "t.yaml"));
+}
+
+FitQuestion question_from(const std::string& yaml, std::optional<int64_t> gpus = {}) {
+  const auto setup = flags_of_setup(yaml, "a.yaml", {.method = "", .gpus = gpus, .read = {}});
+  EXPECT_TRUE(setup) << setup.error().to_string();
+  FitQuestion question;
+  if (!setup) return question;
+  for (const auto& [name, words] : setup->flags) EXPECT_TRUE(question.set(name, words)) << name;
+  return question;
+}
+
+// So that the answer is the one that flags give.
+void expect_asks(FitQuestion read, FitQuestion asked) {
+  read.given.clear();
+  asked.given.clear();
+  EXPECT_EQ(read, asked);
+}
+
+TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
+  const std::string model =
+      "model_name_or_path: a/b\ndo_train: true\nstage: sft\ncutoff_len: 4096\nbf16: true\n"
+      "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n";
+  const auto asked = [](std::initializer_list<std::pair<const char*, const char*>> more) {
+    FitQuestion question = question_of({{"seq", "4096"},
+                                        {"batch", "2"},
+                                        {"grad-accum", "4"},
+                                        {"clip", "1"},
+                                        {"optimizer", "adamw-fused"},
+                                        {"checkpointing", "full"},
+                                        {"mixed-precision", "bf16"},
+                                        {"accelerate", "true"},
+                                        {"keep-outputs", "false"}});
+    for (const auto& [name, words] : more) EXPECT_TRUE(question.set(name, words)) << name;
+    return question;
+  };
+  expect_asks(question_from(model + "lora_rank: 16\nlora_dropout: 0.05\nflash_attn: fa2\n"),
+              asked({{"method", "lora"},
+                     {"lora-rank", "16"},
+                     {"lora-targets", "all-linear"},
+                     {"lora-dropout", "0.05"},
+                     {"dtype", "bf16"},
+                     {"attention", "flash2"}}));
+  expect_asks(question_from(model + "quantization_bit: 4\nlora_target: q_proj,v_proj\n", 4),
+              asked({{"method", "qlora,ddp:4"},
+                     {"lora-rank", "8"},
+                     {"lora-targets", "q_proj,v_proj"},
+                     {"dtype", "bf16"},
+                     {"kbit-preparation", "none"}}));
+  expect_asks(question_from(model + "finetuning_type: full\nenable_liger_kernel: true\n"),
+              asked({{"method", "full"}, {"dtype", "fp32"}, {"kernels", "liger"}}));
+  expect_asks(question_from(model + "use_dora: true\nfsdp: full_shard auto_wrap\n"
+                                    "fsdp_config:\n  version: 1\n",
+                            8),
+              asked({{"method", "dora,fsdp1:8"},
+                     {"lora-rank", "8"},
+                     {"lora-targets", "all-linear"},
+                     {"dtype", "bf16"},
+                     {"sync-each-batch", "false"}}));
+}
+
+TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
+  const std::string model =
+      "base_model: a/b\ndatasets:\n  - path: c/d\n    type: alpaca\nsequence_len: 2048\n"
+      "sample_packing: true\nmicro_batch_size: 2\nflash_attention: true\n"
+      "gradient_checkpointing: true\noptimizer: adamw_bnb_8bit\n";
+  const auto asked = [](std::initializer_list<std::pair<const char*, const char*>> more) {
+    FitQuestion question = question_of({{"seq", "2048"},
+                                        {"batch", "2"},
+                                        {"grad-accum", "1"},
+                                        {"clip", "1"},
+                                        {"optimizer", "adamw-8bit"},
+                                        {"attention", "flash2"},
+                                        {"checkpointing", "full"},
+                                        {"dtype", "bf16"},
+                                        {"mixed-precision", "bf16"},
+                                        {"accelerate", "true"},
+                                        {"keep-outputs", "false"}});
+    for (const auto& [name, words] : more) EXPECT_TRUE(question.set(name, words)) << name;
+    return question;
+  };
+  expect_asks(question_from(model), asked({{"method", "full"}}));
+  expect_asks(question_from(model + "adapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
+                                    "lora_target_linear: true\nplugins:\n"
+                                    "  - axolotl.integrations.liger.LigerPlugin\nliger_rope: true\n"
+                                    "liger_rms_norm: true\nliger_glu_activation: true\n"
+                                    "liger_fused_linear_cross_entropy: true\n"),
+              asked({{"method", "qlora"},
+                     {"lora-rank", "32"},
+                     {"lora-targets", "all-linear"},
+                     {"kbit-preparation", "others"},
+                     {"kernels", "liger"},
+                     {"loss", "fused-linear"}}));
+  expect_asks(question_from(model + "fsdp_version: 2\nfsdp_config:\n  offload_params: true\n", 8),
+              asked({{"method", "full,fsdp2:8"},
+                     {"offload", "parameters"},
+                     {"shard-ends", "true"},
+                     {"sync-each-batch", "false"}}));
+  // Places are named as the file has them.
+  const auto flex = flags_of_setup(model + "xformers_attention: true\n", "a.yaml");
+  ASSERT_FALSE(flex);
+  EXPECT_EQ(flex.error().where, "a.yaml#/xformers_attention");
+  const auto muon =
+      flags_of_setup("base_model: a/b\nadapter:\noptimizer: muon\nbf16: false\n", "a.yaml");
+  ASSERT_FALSE(muon);
+  EXPECT_EQ(muon.error().where, "a.yaml#/optimizer");
+}
+
+// LLaMA-Factory and axolotl have their paths from where they are started.
+TEST_F(SetupFile, AFileIsNamedFromWhereProgramsAreStarted) {
+  std::filesystem::create_directories(folder_ / "examples");
+  HEADROOM_CHECK(write_file_atomic(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2}})"),
+                 "a folder of our own");
+  const std::string yaml = "output_dir: o\ndeepspeed: ds.json\n";
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  const auto read =
+      flags_of_setup(yaml, "examples/sft.yaml", {.method = "", .gpus = 8, .read = {}});
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->flags.front(), (FlagWords{"method", "zero2:8"}));
 }
 
 // accelerate launch reads its file before the script runs.

@@ -102,8 +102,14 @@ Attended attend(GraphBuilder& g, const BuildOptions& options, const AttentionSha
       const Var all_values = s.repeats_for_flash ? repeat_heads(g, s, value) : value;
       const Var q = g.transpose(query, 1, 2);
       const Var k = g.transpose(all_keys, 1, 2);
-      const Var v = g.transpose(all_values, 1, 2);
-      return {g.flash_attention(q, k, v, s.causal, s.dropout), {}};
+      // The kernel wants values as wide as keys, and its output is cut again
+      // (transformers/integrations/flash_attention.py).
+      const bool is_narrow = s.value_dim != 0 && s.value_dim < s.head_dim;
+      Var v = g.transpose(all_values, 1, 2);
+      if (is_narrow) v = g.pad(v, {0, s.head_dim - s.value_dim});
+      Var output = g.flash_attention(q, k, v, s.causal, s.dropout);
+      if (is_narrow) output = g.slice(output, 3, 0, s.value_dim);
+      return {std::move(output), {}};
     }
   }
   return {};

@@ -26,6 +26,7 @@ struct AttentionShape {
   int64_t past = 0;        // keys from the cache, before those of this sequence; attend() sets it
   bool softcap = false;    // scores are bounded by a tanh (Gemma 2), in the eager implementation
   bool is_cached = false;  // key and value come from the cache already
+  int64_t value_dim = 0;   // of values that are narrower than keys; 0: as wide
   bool repeats_for_flash = false;  // key and value heads are repeated before flash attention, too
   // Of the eager implementation, which models write for themselves:
   bool float32_softmax = true;    // softmax(dtype=float32), then back

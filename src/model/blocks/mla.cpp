@@ -148,6 +148,7 @@ Attended LatentAttention::attended(GraphBuilder& g, const BuildOptions& options,
   AttentionShape shape{options.batch, options.sequence,        s.heads,
                        s.heads,       s.nope_dim + s.rope_dim, options.training ? s.dropout : 0,
                        true};
+  shape.value_dim = s.value_dim;
   shape.is_cached = caches_latents(options, s);
   Attended out = attend(g, options, shape, query, key, value, mask);
   out.output = g.contiguous(g.reshape(out.output, {options.batch, options.sequence, -1}));

@@ -88,6 +88,17 @@ TEST(Mixtral, LoopFollowsTheRowsOfExperts) {
   EXPECT_EQ(count_of(*graph, OpKind::index_add_assign), 2U);
 }
 
+// FlashAttention-2 takes values that are as wide as keys: narrower ones are filled up, a layer each.
+TEST(Deepseek, NarrowValuesAreFilledUpForFlashAttention) {
+  BuildOptions options;
+  options.attention = Attention::flash_attention_2;
+  const auto wide = built(build_deepseek_v3, kDeepseek, options);
+  const auto narrow = built(build_deepseek_v3, with(kDeepseek, "v_head_dim", "16"), options);
+  ASSERT_TRUE(wide) << wide.error().to_string();
+  ASSERT_TRUE(narrow) << narrow.error().to_string();
+  EXPECT_EQ(count_of(*narrow, OpKind::pad), count_of(*wide, OpKind::pad) + 2);
+}
+
 TEST(RowsOfExperts, AddUpToTheChoicesAndDifferByAtMostOne) {
   BuildOptions options;
   options.batch = 3;

@@ -33,6 +33,11 @@ bool is_router(std::string_view name) {
   return name.ends_with(".gate.weight") || name.ends_with(".router.weight");
 }
 
+bool is_other(const Parameter& parameter) {
+  return parameter.role != ParameterRole::norm && parameter.role != ParameterRole::embedding &&
+         parameter.role != ParameterRole::lm_head;
+}
+
 class QuantizeWriter {
  public:
   QuantizeWriter(const Graph& graph, const QuantizeOptions& options)
@@ -65,6 +70,7 @@ class QuantizeWriter {
       if (options_.float32_norms && parameter.role == model::ParameterRole::norm) {
         parameter.dtype = DType::f32;
       }
+      if (options_.float32_others && is_other(parameter)) parameter.dtype = DType::f32;
     }
     for (const auto& [index, site] : weights_) pack(graph.parameters[index], site);
     for (auto& [index, loading] : loadings_) {

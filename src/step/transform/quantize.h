@@ -27,6 +27,7 @@ struct QuantizeOptions {
   // left as they are, and so are all by fms-acceleration's own preparation.
   bool float32_rest = false;
   bool float32_norms = false;      // norms alone, as TRL leaves it
+  bool float32_others = false;     // all but norms, embeddings and head, as axolotl leaves it
   int64_t group_size = 128;        // GPTQ: input features that share a scale; 0: all of them
   bool calls_keep_inputs = false;  // nf4 in bitsandbytes before 0.43.2
 };

@@ -81,6 +81,23 @@ TEST(Quantize, GptqPacksInputsAndItsTablesByGroup) {
   EXPECT_EQ(bytes_of(graph.buffers), kOut / 8 * 4 + kOut * 2 + kIn * 4);
 }
 
+// Biases, experts and whatever else has no name to be taken back by.
+TEST(Quantize, OthersAreWhatIsNeitherNormNorEmbeddingNorHead) {
+  Graph graph = small_model();
+  graph.parameters.push_back(graph.parameters[0]);
+  graph.parameters.back().role = ParameterRole::expert;
+  graph.parameters.push_back(graph.parameters[0]);
+  graph.parameters.back().role = ParameterRole::norm;
+  QuantizeOptions options;
+  options.float32_others = true;
+  const Graph quantized = *apply_quantization(graph, options);
+  EXPECT_EQ(quantized.parameters[0].dtype, std::nullopt);
+  EXPECT_EQ(quantized.parameters[1].dtype, DType::u8);  // packed
+  EXPECT_EQ(quantized.parameters[2].dtype, std::nullopt);
+  EXPECT_EQ(quantized.parameters[3].dtype, DType::f32);
+  EXPECT_EQ(quantized.parameters[4].dtype, std::nullopt);
+}
+
 TEST(Quantize, GptqWithoutGroupsHasOneScaleAnOutput) {
   QuantizeOptions options;
   options.format = QuantizedFormat::gptq;

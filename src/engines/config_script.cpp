@@ -1,0 +1,104 @@
+#include "engines/config_script.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "engines/shell_words.h"
+
+namespace headroom::engines {
+
+namespace {
+
+using text::Json;
+
+// What stands before the file; the word before the last one, or the last one by itself.
+constexpr std::array<std::string_view, 3> kCommands{"llamafactory-cli train", "lmf train",
+                                                    "axolotl train"};
+constexpr std::array<std::string_view, 3> kPrograms{"train.py", "axolotl.cli.train",
+                                                    "llamafactory.launcher"};
+constexpr std::array<std::string_view, 3> kEndings{".yaml", ".yml", ".json"};
+
+// Of launchers, by the names that the Trainer's arguments have for them (trainer.cpp).
+constexpr std::array<std::string_view, 6> kLaunchers{
+    "config-file", "num-processes", "num-machines", "nproc-per-node", "nnodes", "num-gpus"};
+struct Variable {
+  std::string_view name;
+  std::string_view member;
+};
+constexpr std::array kVariables{Variable{"NPROC_PER_NODE", "nproc_per_node"},
+                                Variable{"NNODES", "nnodes"}};
+
+bool is_file(std::string_view word) {
+  return std::ranges::any_of(kEndings, [&](std::string_view end) { return word.ends_with(end); });
+}
+
+bool is_start(const std::vector<ShellWord>& words, size_t at) {
+  const std::string& last = words[at].text;
+  if (std::ranges::any_of(kPrograms, [&](std::string_view end) { return last.ends_with(end); })) {
+    return true;
+  }
+  if (at == 0) return false;
+  const std::string both = words[at - 1].text + " " + last;
+  return std::ranges::any_of(kCommands, [&](std::string_view end) { return both.ends_with(end); });
+}
+
+// Where the file's name is among the words.
+std::optional<size_t> place_of_file(const ShellWords& words) {
+  const std::vector<ShellWord>& all = words.words();
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (is_file(all[i].text) && is_start(all, i - 1)) return i;
+  }
+  return std::nullopt;
+}
+
+bool changes_file(std::string_view word) {
+  return word.starts_with("--") || word.find('=') != std::string_view::npos;
+}
+
+}  // namespace
+
+bool is_config_script(std::string_view content) {
+  const bool may_be = std::ranges::any_of(kCommands,
+                                          [&](std::string_view words) {
+                                            return content.find(words) != std::string_view::npos;
+                                          }) ||
+                      std::ranges::any_of(kPrograms, [&](std::string_view words) {
+                        return content.find(words) != std::string_view::npos;
+                      });
+  if (!may_be) return false;
+  const auto words = ShellWords::read(content, "");
+  return words && place_of_file(*words).has_value();
+}
+
+Result<Json> arguments_of_config_script(std::string_view content, const std::string& file,
+                                        const ReadNamed& read_named) {
+  HEADROOM_ASSIGN(ShellWords words, ShellWords::read(content, file));
+  const std::vector<ShellWord>& all = words.words();
+  const size_t at = *place_of_file(words);
+  HEADROOM_ASSIGN(Json root, read_named(all[at].text));
+  if (!root.is_object()) {
+    return Error{ErrorCode::bad_input, "names a file that is no mapping", file, ""};
+  }
+  if (at + 1 < all.size() && changes_file(all[at + 1].text)) {
+    return Error{ErrorCode::bad_input,
+                 "changes what its file says: '" + all[at + 1].text.substr(0, 60) + "'", file,
+                 "write it into the file, or leave it out"};
+  }
+  for (const std::string_view name : kLaunchers) {
+    const auto written = words.written(name);
+    if (!written) continue;
+    std::string member(name);
+    std::ranges::replace(member, '-', '_');
+    root.set(member, words.resolved(*written).value_or(""));
+  }
+  for (const Variable& variable : kVariables) {
+    const std::string name = "$" + std::string(variable.name);
+    const auto value = words.resolved(name);
+    if (value && *value != name) root.set(variable.member, *value);
+  }
+  return root;
+}
+
+}  // namespace headroom::engines

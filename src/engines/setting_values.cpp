@@ -1,0 +1,99 @@
+#include "engines/setting_values.h"
+
+#include <utility>
+
+#include "text/parse_number.h"
+
+namespace headroom::engines {
+
+namespace {
+
+using text::Json;
+using text::JsonView;
+
+constexpr int64_t kMostCount = 1'000'000'000;
+constexpr size_t kMostNames = 1000;
+
+}  // namespace
+
+const Json* SettingValues::find(std::string_view key) const {
+  const Json* value = view_.json().find(key);
+  const bool is_said = value != nullptr && !value->is_null() && !(*value == Json("None"));
+  return is_said ? value : nullptr;
+}
+
+Result<std::optional<bool>> SettingValues::truth(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::optional<bool>();
+  if (!value->is_string()) return view_.optional_bool(key);
+  for (const auto& [word, is_so] :
+       {std::pair{"true", true}, {"True", true}, {"false", false}, {"False", false}}) {
+    if (value->as_string() == word) return std::optional(is_so);
+  }
+  return view_.error_at(key, "is neither true nor false");
+}
+
+Result<std::optional<double>> SettingValues::number(std::string_view key, double most) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::optional<double>();
+  if (!value->is_string()) return view_.optional_double(key, 0, most);
+  const auto parsed = text::parse_number<double>(value->as_string());
+  if (!parsed || !(*parsed >= 0) || !(*parsed <= most)) return no_number(key);
+  return parsed;
+}
+
+Result<std::optional<int64_t>> SettingValues::count(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::optional<int64_t>();
+  if (!value->is_string()) return view_.optional_int(key, 1, kMostCount);
+  const auto parsed = text::parse_number<int64_t>(value->as_string());
+  if (!parsed || *parsed < 1 || *parsed > kMostCount) return no_number(key);
+  return parsed;
+}
+
+Result<std::optional<std::string>> SettingValues::words(std::string_view key) const {
+  if (find(key) == nullptr) return std::optional<std::string>();
+  return view_.optional_string(key);
+}
+
+Result<std::vector<std::string>> SettingValues::names(std::string_view key) const {
+  std::vector<std::string> names;
+  const Json* value = find(key);
+  if (value == nullptr) return names;
+  if (value->is_string()) return std::vector<std::string>{value->as_string()};
+  HEADROOM_ASSIGN(const auto items, view_.get_array(key, kMostNames));
+  for (const JsonView& item : items) {
+    HEADROOM_ASSIGN(std::string name, item.to_string());
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+bool SettingValues::is_on(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return false;
+  const bool is_off = *value == Json(false) || *value == Json("false") || *value == Json("False") ||
+                      *value == Json("") || (value->is_numeric() && value->as_double() == 0);
+  const bool is_empty = *value == Json::object() || *value == Json::array();
+  return !is_off && !is_empty;
+}
+
+Result<void> SettingValues::refuse_if_on(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) {
+    if (is_on(key)) return not_modelled(key, "leave it out, where the run can do without");
+  }
+  return {};
+}
+
+Error SettingValues::not_modelled(std::string_view key, std::string hint) const {
+  return view_.error_at(key, "is not modelled", std::move(hint));
+}
+
+Error SettingValues::no_number(std::string_view key) const {
+  return view_.error_at(key, "is no number that it takes",
+                        view_.json().find(key)->as_string().empty()
+                            ? "a script that works it out is not run: write the number"
+                            : "");
+}
+
+}  // namespace headroom::engines
