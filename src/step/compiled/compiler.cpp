@@ -74,7 +74,11 @@ void run_program(Eager& eager, const JointGraph& joint, const Program& program, 
   eager.set_module(module_before);
 }
 
-std::shared_ptr<const CompiledRegion> compile(JointGraph joint) {
+// Since then a compiled backward pass is given its gradients in a list that it takes them out of
+// (boxed_grads_call, pytorch pull request 177837).
+constexpr op::Version kTakesGradients{2, 12};
+
+std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool holds_gradients) {
   auto region = std::make_shared<CompiledRegion>();
   std::vector<JointValueId> gradients;
   for (const auto& gradient : joint.gradients) {
@@ -87,7 +91,7 @@ std::shared_ptr<const CompiledRegion> compile(JointGraph joint) {
     for (const auto& gradient : joint.output_gradients) {
       if (gradient) given[*gradient] = true;
     }
-    region->backward = backward_program(joint, given, gradients);
+    region->backward = backward_program(joint, given, gradients, holds_gradients);
     for (JointValueId value = 0; value < at_hand.size(); ++value) {
       if (at_hand[value] && region->backward.reads[value]) region->kept.push_back(value);
     }
@@ -102,8 +106,8 @@ std::shared_ptr<const CompiledRegion> compile(JointGraph joint) {
   return region;
 }
 
-// What backward was given lasts to its end: the engine's caller holds it. What was kept goes as it
-// is used, so a graph that is retained (a split backward pass) cannot have such a node.
+// What was kept, and in later versions what backward was given, goes as it is used, so a graph that
+// is retained (a split backward pass) cannot have such a node.
 void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads& grads,
                   Grads& results) {
   const JointGraph& joint = region.joint;
@@ -114,7 +118,9 @@ void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads&
   for (size_t i = 0; i < joint.outputs.size(); ++i) {
     if (!joint.output_gradients[i]) continue;
     if (!grads[i]) grads[i] = op::zeros(eager, node.outputs[i].sizes, node.outputs[i].dtype);
-    memory[*joint.output_gradients[i]] = grads[i];
+    Tensor& given = memory[*joint.output_gradients[i]];
+    const bool takes = eager.environment().torch >= kTakesGradients;
+    given = takes ? std::exchange(grads[i], Tensor()) : grads[i];
   }
   run_program(eager, joint, region.backward, memory);
   for (size_t i = 0; i < joint.gradients.size(); ++i) {
@@ -132,8 +138,10 @@ Compiler::~Compiler() = default;
 const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame) {
   auto& compiled = regions_[region];
   if (!compiled) {
-    compiled =
-        compile(trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_));
+    const bool holds_gradients = eager_.environment().torch < kTakesGradients;
+    compiled = compile(
+        trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_),
+        holds_gradients);
   }
   return *compiled;
 }

@@ -3,8 +3,9 @@
 //
 // A region is looked at once, where it first runs (joint_graph.h), cut (partition.h), and written
 // down as two programs (program.h). Checkpoints around a region, or within it, are part of what is
-// compiled, and decide what may be kept. Arguments are held by the caller while forward runs, and the gradients
-// that backward is given until it is done; what was kept ends with its last reader.
+// compiled, and decide what may be kept. Arguments are held by the caller while forward runs, and,
+// before PyTorch 2.12, the gradients that backward is given until it is done; else those, and what
+// was kept, end with their last readers.
 // Throws op::Impossible where a region does what is not modelled under torch.compile.
 // Source: torch/_functorch/_aot_autograd/runtime_wrappers.py.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <numeric>
 #include <set>
@@ -294,7 +295,38 @@ class JointTracer {
       value_of_.erase(tensor->storage->buffer);
       kernel.writes.push_back(as_joint(tensor).value);
     }
-    result_.kernels.push_back(std::move(kernel));
+    is_softmax(kernel) ? add_in_parts(std::move(kernel))
+                       : result_.kernels.push_back(std::move(kernel));
+  }
+
+  static bool is_softmax(const JointKernel& kernel) {
+    const size_t reads = kernel.is_forward ? 1 : 2;  // there the gradient and what forward made
+    return kernel.work.size() == 1 && kernel.reads.size() == reads && kernel.writes.size() == 1 &&
+           kernel.kept.empty() &&
+           (kernel.work[0].kind == OpKind::softmax || kernel.work[0].kind == OpKind::log_softmax);
+  }
+
+  // As the compiler has it: sums of each row, and its greatest number, of which all else is made
+  // element by element (torch/_decomp/decompositions.py).
+  void add_in_parts(JointKernel&& whole) {
+    constexpr int64_t kStatistics = 2 * 4;
+    JointKernel rows = whole;
+    const Dims& sizes = result_.values[whole.writes[0]].sizes;
+    const int64_t count = op::product(sizes) / std::max<int64_t>(sizes.back(), 1);
+    const auto statistics = static_cast<JointValueId>(result_.values.size());
+    result_.values.push_back(whole_block(statistics, count * kStatistics));
+    rows.writes = {statistics};
+    if (!whole.is_forward && whole.work[0].kind == OpKind::log_softmax) {  // of the gradient alone
+      rows.reads.resize(1);
+      rows.read_bytes.resize(1);
+    }
+    rows.work[0].kind = OpKind::amax;
+    rows.work[0].bytes_written = count * kStatistics;
+    whole.work[0].kind = OpKind::sub;
+    whole.scratch_bytes = 0;
+    add_read(whole, statistics, count * kStatistics);
+    result_.kernels.push_back(std::move(rows));
+    result_.kernels.push_back(std::move(whole));
   }
 
   static void add_read(JointKernel& kernel, JointValueId value, int64_t bytes) {
@@ -306,6 +338,40 @@ class JointTracer {
     }
     kernel.reads.push_back(value);
     kernel.read_bytes.push_back(bytes);
+  }
+
+  // What the same operator on the same tensors made before; empty where it is the first. Null where
+  // each time is another (random numbers, views, what is written over).
+  std::vector<JointValueId>* same_before(const model::Operation& operation,
+                                         const std::vector<Tensor>& reads) {
+    const bool is_plain = operation.kind != OpKind::dropout && !operation.recording;
+    if (!is_plain || !sink_.has_work() || sink_.made().empty()) return nullptr;
+    std::vector<int64_t> key{static_cast<int64_t>(operation.kind), operation.attributes.flag,
+                             std::bit_cast<int64_t>(operation.attributes.number),
+                             operation.attributes.dtype
+                                 ? static_cast<int64_t>(*operation.attributes.dtype)
+                                 : -1};
+    key.insert(key.end(), operation.attributes.ints.begin(), operation.attributes.ints.end());
+    for (const Tensor& read : reads) {
+      key.push_back(-1);
+      if (!read || !read->storage) continue;
+      const JointTensor joint = as_joint(read);
+      key.push_back(joint.value);
+      key.push_back(static_cast<int64_t>(joint.dtype));
+      key.insert(key.end(), joint.sizes.begin(), joint.sizes.end());
+      key.insert(key.end(), joint.strides.begin(), joint.strides.end());
+    }
+    return &made_by_[std::move(key)];
+  }
+
+  // Its blocks are the earlier one's then, and it is no kernel (fx_graph_cse in compile_utils.py).
+  bool is_made_before(const std::vector<JointValueId>& earlier) {
+    const std::vector<uint32_t> made = sink_.made();
+    if (earlier.empty() || made.size() != earlier.size()) return false;
+    for (size_t i = 0; i < made.size(); ++i) value_of_[made[i]] = earlier[i];
+    sink_.take_work();
+    keeping_.take_blocks();
+    return true;
   }
 
   void run_forward(uint32_t region) {
@@ -327,6 +393,8 @@ class JointTracer {
       for (const model::ValueId id : operation.inputs) {
         if (id != model::kNoValue) reads.push_back(frame[id]);
       }
+      std::vector<JointValueId>* const earlier = same_before(operation, reads);
+      if (earlier != nullptr && is_made_before(*earlier)) return;
       std::vector<Tensor> written;
       for (const model::ValueId id : operation.outputs) {
         if (!frame[id] || !frame[id]->storage) continue;
@@ -337,6 +405,7 @@ class JointTracer {
       }
       if (operation.kind == OpKind::nonzero) refuse("sizes that depend on data break its graph");
       end_kernel(reads, true, written);
+      if (earlier != nullptr) *earlier = result_.kernels.back().writes;
     });
     interpreter.run_region(region, inside_);
     for (const model::ValueId id : result_.made) result_.outputs.push_back(as_joint(inside_[id]));
@@ -392,8 +461,7 @@ class JointTracer {
       run_product(node, grads);
       return;
     }
-    std::vector<Tensor> reads(grads.begin(), grads.end());
-    reads.insert(reads.end(), node.saved.begin(), node.saved.end());
+    const std::vector<Tensor> reads = read_by(node, grads);
     Grads results = run_once(node, grads);
     grads.clear();
     node.saved.clear();
@@ -401,6 +469,16 @@ class JointTracer {
     for (size_t i = 0; i < results.size(); ++i) {
       if (results[i]) add_gradient(node.next[i], results[i]);
     }
+  }
+
+  // Of what it saved a likelihood's node wants the sizes of the probabilities alone
+  // (_nll_loss_backward in torch/_decomp/decompositions.py).
+  static std::vector<Tensor> read_by(const Node& node, const Grads& grads) {
+    std::vector<Tensor> reads(grads.begin(), grads.end());
+    const bool wants_sizes = std::string_view(node.name) == "NllLossBackward0";
+    const auto first = node.saved.begin() + (wants_sizes && !node.saved.empty() ? 1 : 0);
+    reads.insert(reads.end(), first, node.saved.end());
+    return reads;
   }
 
   // Autograd's node of a product makes the gradients of both factors. They are kernels of their
@@ -512,6 +590,7 @@ class JointTracer {
   std::map<op::Storage*, Tensor> blocks_;
   std::map<uint32_t, JointValueId> value_of_;
   std::map<Node*, Grads> gradients_;
+  std::map<std::vector<int64_t>, std::vector<JointValueId>> made_by_;  // forward operators
   std::vector<bool> is_static_;  // by value of the model
   std::vector<Place> places_;    // by instruction
   Place place_;                  // of the kernel that runs

@@ -19,7 +19,7 @@ using Order = std::vector<uint32_t>;  // kernels
 class ProgramMaker {
  public:
   ProgramMaker(const JointGraph& graph, const std::vector<bool>& given,
-               const std::vector<JointValueId>& wanted, bool is_backward)
+               const std::vector<JointValueId>& wanted, bool is_backward, bool holds_gradients)
       : graph_(graph),
         wanted_(wanted),
         kernels_(fuse_kernels(graph, given, wanted, is_backward)),
@@ -32,11 +32,15 @@ class ProgramMaker {
     for (const JointValueId value : graph.arguments) is_argument_[value] = true;
     stays_ = is_callers_ = is_argument_;
     for (const auto& gradient : graph.output_gradients) {
-      if (gradient) stays_[*gradient] = is_callers_[*gradient] = true;
+      if (!gradient) continue;
+      is_callers_[*gradient] = true;
+      stays_[*gradient] = holds_gradients;
     }
     // What is kept of the arguments is backward's own hold on them.
     if (is_backward) {
       for (const JointValueId value : graph.arguments) stays_[value] = false;
+      // What the caller was given is not written over (donated_buffer).
+      for (const JointTensor& output : graph.outputs) is_callers_[output.value] = true;
     }
     for (const JointValueId value : wanted) stays_[value] = true;
   }
@@ -241,12 +245,12 @@ class ProgramMaker {
 
 Program forward_program(const JointGraph& graph, const std::vector<bool>& given,
                         const std::vector<JointValueId>& wanted) {
-  return ProgramMaker(graph, given, wanted, false).take();
+  return ProgramMaker(graph, given, wanted, false, true).take();
 }
 
 Program backward_program(const JointGraph& graph, const std::vector<bool>& given,
-                         const std::vector<JointValueId>& wanted) {
-  return ProgramMaker(graph, given, wanted, true).take();
+                         const std::vector<JointValueId>& wanted, bool holds_gradients) {
+  return ProgramMaker(graph, given, wanted, true, holds_gradients).take();
 }
 
 }  // namespace headroom::step

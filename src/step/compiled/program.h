@@ -35,7 +35,9 @@ struct Program {
 // A pass that begins with the values in `given` and has to make `wanted`.
 [[nodiscard]] Program forward_program(const JointGraph& graph, const std::vector<bool>& given,
                                       const std::vector<JointValueId>& wanted);
+// `holds_gradients`: the caller holds what it gives until the pass is done.
 [[nodiscard]] Program backward_program(const JointGraph& graph, const std::vector<bool>& given,
-                                       const std::vector<JointValueId>& wanted);
+                                       const std::vector<JointValueId>& wanted,
+                                       bool holds_gradients);
 
 }  // namespace headroom::step
