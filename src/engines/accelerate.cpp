@@ -157,6 +157,14 @@ std::string fsdp_part(const TrainingSetup& setup) {
   return words + (is_second ? "2\n" : "1\n");
 }
 
+// Inductor is what torch.compile is by default.
+std::string dynamo_part(const TrainingSetup& setup) {
+  const bool layers = setup.compiles_layers.value_or(false);
+  if (!layers && !setup.compiles_model.value_or(false)) return "";
+  return std::string("dynamo_config:\n  dynamo_backend: INDUCTOR\n") +
+         (layers ? "  dynamo_use_regional_compilation: true\n" : "");
+}
+
 std::string type_of(const TrainingSetup& setup) {
   switch (setup.sharing.value_or(Sharing::none)) {
     case Sharing::none:
@@ -215,6 +223,7 @@ std::string accelerate_yaml(const TrainingSetup& setup) {
   std::string words = "compute_environment: LOCAL_MACHINE\n";
   if (is_deepspeed) words += deepspeed_part(setup);
   words += "distributed_type: " + type_of(setup) + "\n";
+  words += dynamo_part(setup);
   if (is_fsdp) words += fsdp_part(setup);
   words += "machine_rank: 0\nmain_training_function: main\nmixed_precision: '";
   words += word_of(is_deepspeed ? setup.weights : setup.mixed_precision) + "'\n";

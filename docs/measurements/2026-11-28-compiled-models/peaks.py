@@ -14,9 +14,11 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import accelerate
 import peft
 import torch
 import transformers
+from accelerate.state import AcceleratorState
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "python"))
 import step_dump  # noqa: E402
@@ -31,35 +33,53 @@ MODELS = {
              "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2},
 }
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-RUNS = [(name, layers, False, 1) for name in MODELS for layers in (4,)] + [
-    ("llama", 12, False, 1), ("phi3", 12, False, 1), ("llama", 4, False, 2), ("llama", 4, True, 1)]
+BF16 = {"weights": "bfloat16", "autocast": False}
+AUTOCAST = {"weights": "float32", "autocast": True}  # as accelerate has it
+RUNS = [{"model": name, "layers": 4, "lora": False, "batches": 1, **BF16} for name in MODELS] + [
+    {"model": "llama", "layers": 12, "lora": False, "batches": 1, **BF16},
+    {"model": "phi3", "layers": 12, "lora": False, "batches": 1, **BF16},
+    {"model": "llama", "layers": 4, "lora": False, "batches": 2, **BF16},
+    {"model": "llama", "layers": 4, "lora": True, "batches": 1, **BF16},
+    {"model": "llama", "layers": 4, "lora": False, "batches": 1, **AUTOCAST},
+    {"model": "llama", "layers": 4, "lora": True, "batches": 1, **AUTOCAST},
+    {"model": "llama", "layers": 12, "lora": True, "batches": 1, **AUTOCAST},
+    {"model": "llama", "layers": 12, "lora": True, "batches": 1, "weights": "float32", "autocast": False},
+]
 
 
-def theirs(config, layers, checkpoints, has_lora, batches, compiles):
+def theirs(run, checkpoints, compiles):
     torch._dynamo.reset()
     model = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.for_model(**config, **layers_of(config, layers)),
-        attn_implementation="sdpa").to(torch.bfloat16)
+        transformers.AutoConfig.for_model(**MODELS[run["model"]], **layers_of(MODELS[run["model"]], run["layers"])),
+        attn_implementation="sdpa").to(getattr(torch, run["weights"]))
     model.config.use_cache = False
     if checkpoints:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-        if has_lora:
+        if run["lora"]:
             model.enable_input_require_grads()
-    if has_lora:
+    if run["lora"]:
         model = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=TARGETS, task_type="CAUSAL_LM"),
                                     autocast_adapter_dtype=False)
-    return peak_in_torch(torch.compile(model.train()) if compiles else model.train(), batches)
+    model.train()
+    if run["autocast"]:
+        AcceleratorState._reset_state(True)
+        model = accelerate.Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model)
+    return peak_in_torch(torch.compile(model) if compiles else model, run["batches"])
 
 
-def ours(config, layers, checkpoints, has_lora, batches, compiles):
-    words = {"lora_rank": 8, "lora_targets": ",".join(TARGETS), "lora_dtype": "bfloat16"} if has_lora else {}
+def ours(run, checkpoints, compiles):
+    words = {"lora_rank": 8, "lora_targets": ",".join(TARGETS), "lora_dtype": run["weights"]} if run["lora"] else {}
+    if run["autocast"]:
+        words |= {"autocast": "bfloat16", "outputs_to_float32": 1}
+    config = MODELS[run["model"]]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({**config, **layers_of(config, layers)}, file)
+        json.dump({**config, **layers_of(config, run["layers"])}, file)
         file.flush()
         events = step_dump.run(
-            file.name, batch=2, seq=512, dtype="bfloat16", attention="sdpa", optimizer="sgd",
-            sdpa="efficient" if compiles else "flash", compile="model" if compiles else "none",
-            checkpointing="non_reentrant" if checkpoints else "none", accumulation=batches, **words)["events"]
+            file.name, batch=2, seq=512, dtype=run["weights"], attention="sdpa", optimizer="sgd",
+            sdpa="efficient" if compiles or (run["weights"] == "float32" and not run["autocast"]) else "flash",
+            compile="model" if compiles else "none", checkpointing="non_reentrant" if checkpoints else "none",
+            accumulation=run["batches"], **words)["events"]
     passes = [e for e in events if e["step"] == 1 and e["phase"] in ("forward", "backward")]
     before = passes[0]["live"] - sum(passes[0]["allocs"]) + sum(passes[0]["frees"])
     return max(e["live"] + sum(e["frees"]) for e in passes) - before
@@ -69,14 +89,14 @@ def main():
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(["model", "layers", "trained", "micro_batches", "checkpoints", "run", "pytorch_bytes", "ours_bytes",
-                  "difference_pct"])
-    for name, layers, has_lora, batches in RUNS:
+    out.writerow(["model", "layers", "trained", "micro_batches", "weights", "autocast", "checkpoints", "run",
+                  "pytorch_bytes", "ours_bytes", "difference_pct"])
+    for run in RUNS:
         for checkpoints in (False, True):
             for compiles in (False, True):
-                setting = (MODELS[name], layers, checkpoints, has_lora, batches, compiles)
-                real, made = theirs(*setting), ours(*setting)
-                out.writerow([name, layers, "lora" if has_lora else "full", batches,
+                real, made = theirs(run, checkpoints, compiles), ours(run, checkpoints, compiles)
+                out.writerow([run["model"], run["layers"], "lora" if run["lora"] else "full", run["batches"],
+                              run["weights"], "bfloat16" if run["autocast"] else "none",
                               "every layer" if checkpoints else "none", "compiled" if compiles else "eager", real, made,
                               f"{100 * (made - real) / real:.2f}"])
                 sys.stdout.flush()

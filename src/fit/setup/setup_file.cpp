@@ -174,6 +174,8 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
   setup.ranks = q.ranks;
   setup.replicas = q.replicas;
   setup.nodes = q.nodes;
+  if (q.compile.model) setup.compiles_model = true;
+  if (q.compile.layers) setup.compiles_layers = true;
   const auto half_of = [](bool bf16, bool fp16) {
     return bf16 ? Half::bf16 : fp16 ? Half::fp16 : Half::none;
   };
@@ -221,6 +223,9 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
   if (q.given.contains("offload") && !says_offload) by_hand.emplace_back("offload");
   for (const char* flag : kOfTheScript) {
     if (flag == std::string_view("batch") && !is_accelerate) continue;
+    // Of accelerate's file, but for the loss.
+    const bool is_said = flag == std::string_view("compile") && is_accelerate && !q.compile.loss;
+    if (is_said) continue;
     if (q.given.contains(flag)) by_hand.emplace_back(flag);
   }
   if (!is_accelerate) return;

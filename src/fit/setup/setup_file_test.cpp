@@ -133,6 +133,21 @@ TEST_F(SetupFile, AccelerateReadsBack) {
   }
 }
 
+TEST_F(SetupFile, AccelerateReadsBackWhatIsCompiled) {
+  for (const char* compile : {"none", "layers", "model"}) {
+    const FitQuestion asked = question_of({{"method", "full"}, {"compile", compile}});
+    EXPECT_EQ(read_back(asked, "accelerate").compile, asked.compile) << compile;
+    const auto emitted = emit_setup(asked, {"accelerate", folder_ / "x.yaml"});
+    ASSERT_TRUE(emitted);
+    EXPECT_EQ(std::ranges::count(emitted->by_hand, "compile"), 0) << compile;
+  }
+  const auto emitted =
+      emit_setup(question_of({{"method", "full"}, {"compile", "layers,loss"}}),
+                 {"accelerate", folder_ / "x.yaml"});
+  ASSERT_TRUE(emitted);
+  EXPECT_EQ(std::ranges::count(emitted->by_hand, "compile"), 1);
+}
+
 TEST_F(SetupFile, ZeroReadsBackFromBoth) {
   for (const char* method : {"zero1:8", "zero2:16", "zero3:8"}) {
     const FitQuestion asked = question_of({{"method", method},

@@ -25,11 +25,14 @@ constexpr size_t kReadsAgainMax = 4;
 constexpr size_t kNeighboursMax = 64;
 constexpr size_t kBetweenMax = 256;
 
-// A kernel, at the stage at which it runs: cheap ones run again in each fused kernel that reads
-// them.
+// So many instances at the most: from there on cheap kernels put what they make in memory, too.
+constexpr size_t kInstancesMax = size_t{1} << 20;
+
+// A kernel, at the stage at which it runs: cheap ones run again within each that reads them.
 struct Instance {
   uint32_t kernel = 0;
   uint32_t stage = 0;
+  uint32_t within = kNone;  // of a cheap one, the instance that it is computed in
 };
 
 bool is_elementwise(const JointKernel& kernel) {
@@ -174,55 +177,64 @@ class Fusion {
   }
 
   // Backwards, so that a kernel's readers are placed before it. A fusible kernel runs with the
-  // first of its readers, or, where it is cheap and no library's kernel wants it in memory, with
+  // first of its readers, or, where it is cheap and no library's kernel wants it in memory, within
   // each of them.
   void place_instances() {
     const size_t count = graph_.kernels.size();
     instances_of_.resize(count);
-    std::vector<std::vector<uint32_t>> reader_stages(count);  // of fused readers
-    std::vector<uint32_t> in_memory_by(count, kNone);  // the first stage that reads it in memory
+    std::vector<std::vector<uint32_t>> readers(count);  // fused ones
+    std::vector<uint32_t> in_memory_by(count, kNone);   // the first stage that reads it in memory
     for (uint32_t k = static_cast<uint32_t>(count); k-- > 0;) {
       if (!is_chosen_[k]) continue;
       const JointKernel& kernel = graph_.kernels[k];
-      for (const uint32_t stage : stages_of(k, reader_stages[k], in_memory_by[k])) {
-        instances_of_[k].push_back(static_cast<uint32_t>(instances_.size()));
-        instances_.push_back({k, stage});
+      for (const Instance& placed : places_of(k, readers[k], in_memory_by[k])) {
+        const auto index = static_cast<uint32_t>(instances_.size());
+        instances_of_[k].push_back(index);
+        instances_.push_back(placed);
         for (const JointValueId read : kernel.reads) {
           const uint32_t from = producer_[read];
           if (from == kNone) continue;
           if (kernel.is_fusible) {
-            reader_stages[from].push_back(stage);
+            readers[from].push_back(index);
           } else {
-            in_memory_by[from] = std::min(in_memory_by[from], stage);
+            in_memory_by[from] = std::min(in_memory_by[from], placed.stage);
           }
         }
       }
     }
   }
 
-  std::vector<uint32_t> stages_of(uint32_t k, std::vector<uint32_t>& readers, uint32_t in_memory) {
+  std::vector<Instance> places_of(uint32_t k, const std::vector<uint32_t>& readers,
+                                  uint32_t in_memory) {
     const JointKernel& kernel = graph_.kernels[k];
     const bool is_wanted =
         std::ranges::any_of(kernel.writes, [&](JointValueId value) { return is_wanted_[value]; });
-    if (!kernel.is_fusible || is_wanted) return {earliest_[k]};
-    std::ranges::sort(readers);
-    const auto [first, last] = std::ranges::unique(readers);
-    readers.erase(first, last);
-    const bool is_cheap = is_elementwise(kernel) && sources_[k].size() <= kReadsAgainMax;
-    if (in_memory == kNone && (is_cheap || readers.size() == 1)) return readers;
-    return {readers.empty() ? in_memory : std::min(in_memory, readers.front())};
+    if (!kernel.is_fusible || is_wanted) return {{k, earliest_[k]}};
+    const bool is_cheap = is_elementwise(kernel) && sources_[k].size() <= kReadsAgainMax &&
+                          instances_.size() < kInstancesMax;
+    if (in_memory != kNone || !is_cheap) {
+      uint32_t stage = in_memory;
+      for (const uint32_t reader : readers) stage = std::min(stage, instances_[reader].stage);
+      return {{k, stage}};
+    }
+    std::vector<Instance> places;
+    for (const uint32_t reader : readers) {
+      const bool is_again = !places.empty() && places.back().within == reader;  // reads it twice
+      if (!is_again) places.push_back({k, instances_[reader].stage, reader});
+    }
+    return places;
   }
 
-  uint32_t first_instance(uint32_t kernel) { return instances_of_[kernel].front(); }
-
   // The instance that `reader` gets a value from, or kNone where it was given.
-  uint32_t source_of(const Instance& reader, JointValueId value) {
+  uint32_t source_of(uint32_t reader, JointValueId value) {
     const uint32_t from = producer_[value];
     if (from == kNone) return kNone;
-    for (const uint32_t instance : instances_of_[from]) {
-      if (instances_[instance].stage == reader.stage) return instance;
-    }
-    return first_instance(from);
+    const std::vector<uint32_t>& all = instances_of_[from];
+    // In the order of their readers.
+    const auto within = std::ranges::lower_bound(
+        all, reader, {}, [&](uint32_t instance) { return instances_[instance].within; });
+    const bool is_within = within != all.end() && instances_[*within].within == reader;
+    return is_within ? *within : all.front();
   }
 
   // Fusible kernels of one stage that hand values to one another are one. A fused kernel depends on
@@ -232,7 +244,7 @@ class Fusion {
     for (uint32_t i = 0; i < instances_.size(); ++i) {
       if (!kernel_of(i).is_fusible) continue;
       for (const JointValueId read : kernel_of(i).reads) {
-        const uint32_t from = source_of(instances_[i], read);
+        const uint32_t from = source_of(i, read);
         if (from == kNone || !kernel_of(from).is_fusible) continue;
         if (instances_[from].stage == instances_[i].stage) {
           groups_.join(groups_.of(from), groups_.of(i));
@@ -297,7 +309,7 @@ class Fusion {
       if (pending.size() > kBetweenMax) return true;
       for (const uint32_t member : groups_.members(pending[looked_at])) {
         for (const JointValueId read : kernel_of(member).reads) {
-          const uint32_t from = source_of(instances_[member], read);
+          const uint32_t from = source_of(member, read);
           if (from == kNone) continue;
           const uint32_t source = groups_.of(from);
           if (source == on) return true;
@@ -318,7 +330,7 @@ class Fusion {
     is_in_memory_ = is_wanted_;
     for (uint32_t i = 0; i < instances_.size(); ++i) {
       for (const JointValueId read : kernel_of(i).reads) {
-        const uint32_t from = source_of(instances_[i], read);
+        const uint32_t from = source_of(i, read);
         if (from == kNone || groups_.of(from) != groups_.of(i)) is_in_memory_[read] = true;
       }
     }
@@ -330,7 +342,7 @@ class Fusion {
     if (!is_new) return known->second;
     std::vector<JointValueId> reads;
     for (const JointValueId read : kernel_of(member).reads) {
-      const uint32_t from = source_of(instances_[member], read);
+      const uint32_t from = source_of(member, read);
       const bool is_fused = from != kNone && groups_.of(from) == groups_.of(member);
       if (is_fused && is_computed_within(from)) {
         const std::vector<JointValueId>& inner = reads_of(from);
@@ -356,13 +368,18 @@ class Fusion {
     const JointKernel& library = kernel_of(root);
     FusedKernel fused;
     fused.is_library = !library.is_fusible;
+    fused.allocates = fused.is_library && std::ranges::none_of(library.work, [](const KernelWork& work) {
+                        return op::group_of(work.kind) == op::OpGroup::gemm;
+                      });
     fused.module = kernel_of(in_order(root).back()).module;
     fused.order = order_of_[instances_[root].kernel];
     fused.runs_again = is_backward_ && library.is_forward;
     if (fused.is_library) {
-      // It writes all that it has, wanted or not.
+      // It writes all that it has, wanted or not, but what is there already.
       fused.reads = library.reads;
-      fused.writes = library.writes;
+      for (const JointValueId value : library.writes) {
+        if (producer_[value] != kNone) fused.writes.push_back(value);
+      }
       fused.work = library.work;
       fused.scratch_bytes = library.scratch_bytes;
       return fused;

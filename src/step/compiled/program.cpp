@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "step/compiled/buffer_reuse.h"
 #include "step/compiled/fusion.h"
 
 namespace headroom::step {
@@ -85,6 +86,7 @@ class ProgramMaker {
         order.push_back(at);
         pending.pop_back();
       } else {
+        HEADROOM_CHECK(pending.size() <= kernels_.size(), "fused kernels that wait for one another");
         const uint32_t from = maker_[kernels_[at].reads[looked_at++]];
         if (from != kNone && !is_launched[from]) pending.emplace_back(from, 0);
       }
@@ -182,8 +184,11 @@ class ProgramMaker {
       for (const JointValueId read : kernels_[order[at]].reads) last_reader[read] = at;
     }
     Program program;
+    BufferReuse reuse(live_bytes(order));
     for (uint32_t at = 0; at < order.size(); ++at) {
-      program.steps.push_back(step_of(kernels_[order[at]], at, last_reader));
+      const FusedKernel& kernel = kernels_[order[at]];
+      program.steps.push_back(step_of(kernel, at, last_reader));
+      reuse_ended(kernel, at, reuse, program.steps);
     }
     return program;
   }
@@ -210,6 +215,23 @@ class ProgramMaker {
     return step;
   }
 
+  // Blocks that ended before hold what the kernel writes, where they may, and what ends here waits
+  // for others that do. What the caller gave is neither.
+  void reuse_ended(const FusedKernel& kernel, uint32_t at, BufferReuse& reuse,
+                   std::vector<ProgramStep>& steps) const {
+    std::vector<JointValueId>& allocates = steps[at].allocates;
+    std::erase_if(allocates, [&](JointValueId value) {
+      const auto ended = kernel.allocates ? std::nullopt : reuse.take(graph_.values[value], at);
+      if (!ended) return false;
+      std::erase(steps[ended->kernel].frees, ended->value);
+      steps[at].reuses.emplace_back(ended->value, value);
+      return true;
+    });
+    for (const JointValueId value : steps[at].frees) {
+      if (!is_callers_[value]) reuse.end(graph_.values[value], at);
+    }
+  }
+
   JointValueId place_for(JointValueId value, const FusedKernel& kernel,
                          const ProgramStep& step) const {
     for (const auto& [read, written] : kernel.in_place) {
@@ -219,17 +241,23 @@ class ProgramMaker {
     return kNone;
   }
 
-  int64_t peak_of(const Order& order) const {
+  // While each kernel runs.
+  std::vector<int64_t> live_bytes(const Order& order) const {
     std::vector<uint32_t> uses = uses_of_values();
+    std::vector<int64_t> live_bytes;
     int64_t live = given_bytes(uses);
-    int64_t peak = live;
     for (const uint32_t k : order) {
       live += made_bytes(kernels_[k]);
-      peak = std::max(peak, live);
+      live_bytes.push_back(live);
       live -= ended_bytes(kernels_[k], uses);
       for (const JointValueId read : kernels_[k].reads) --uses[read];
     }
-    return peak;
+    return live_bytes;
+  }
+
+  int64_t peak_of(const Order& order) const {
+    const std::vector<int64_t> live = live_bytes(order);
+    return live.empty() ? 0 : *std::ranges::max_element(live);
   }
 
   const JointGraph& graph_;

@@ -50,7 +50,10 @@ Result<std::vector<Stretch>> stretches_of(const Graph& graph, std::string_view m
   const std::vector<uint32_t> breaks = broken_at(graph);
   if (breaks.empty()) return std::vector{Stretch{0, end}};
   const uint32_t head = beginning_of(graph, RegionKind::lm_head);
-  if (breaks.size() > 1 || breaks.front() > head || head > end) {
+  const bool is_inside = std::ranges::any_of(graph.regions, [&](const Region& region) {
+    return region.begin < breaks.front() && breaks.front() < region.end;
+  });
+  if (breaks.size() > 1 || is_inside || breaks.front() > head || head > end) {
     return Error{ErrorCode::usage,
                  "checkpoints that break a compiled model's graph in several places cannot be "
                  "modelled yet",
