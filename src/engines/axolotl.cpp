@@ -303,6 +303,11 @@ Result<void> read_checkpoints(const SettingValues& in, TrainingSetup& setup) {
     return in.not_modelled("gradient_checkpointing", "true: what is kept stays on the GPU");
   }
   HEADROOM_ASSIGN(const auto is_on, in.truth("gradient_checkpointing"));
+  HEADROOM_ASSIGN(const auto kwargs, in.view().optional_object("gradient_checkpointing_kwargs"));
+  setup.reentrant = true;  // config/__init__.py, where no kwargs say otherwise
+  if (kwargs) {
+    HEADROOM_ASSIGN(setup.reentrant, kwargs->optional_bool("use_reentrant"));
+  }
   setup.checkpoints = is_on.value_or(false);
   return {};
 }
@@ -339,6 +344,8 @@ Result<TrainingSetup> read_axolotl(const JsonView& root, const ReadNamed& read_n
   HEADROOM_ASSIGN(setup.bucket_cap_mb, in.count("ddp_bucket_cap_mb"));
   HEADROOM_ASSIGN(const auto looks, in.truth("ddp_find_unused_parameters"));
   setup.finds_unused = looks.value_or(false);
+  setup.allocator = "expandable_segments:True";  // utils/__init__.py, as `axolotl train` has it
+  setup.takes_all_gpus = true;
   note_axolotl_names(in, setup);
   return setup;
 }

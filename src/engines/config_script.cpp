@@ -53,9 +53,7 @@ std::optional<size_t> place_of_file(const ShellWords& words) {
   return std::nullopt;
 }
 
-bool changes_file(std::string_view word) {
-  return word.starts_with("--") || word.find('=') != std::string_view::npos;
-}
+bool changes_file(std::string_view word) { return word.starts_with("--"); }
 
 }  // namespace
 
@@ -81,9 +79,17 @@ Result<Json> arguments_of_config_script(std::string_view content, const std::str
   if (!root.is_object()) {
     return Error{ErrorCode::bad_input, "names a file that is no mapping", file, ""};
   }
-  if (at + 1 < all.size() && changes_file(all[at + 1].text)) {
+  // LLaMA-Factory's way to change a member: cutoff_len=4096 (hparams/parser.py, read_args).
+  size_t next = at + 1;
+  for (; next < all.size(); ++next) {
+    const std::string& word = all[next].text;
+    const size_t sign = word.find('=');
+    if (sign == std::string::npos || sign == 0 || word.starts_with("--")) break;
+    root.set(word.substr(0, sign), words.resolved(word.substr(sign + 1)).value_or(""));
+  }
+  if (next < all.size() && changes_file(all[next].text)) {
     return Error{ErrorCode::bad_input,
-                 "changes what its file says: '" + all[at + 1].text.substr(0, 60) + "'", file,
+                 "changes what its file says: '" + all[next].text.substr(0, 60) + "'", file,
                  "write it into the file, or leave it out"};
   }
   for (const std::string_view name : kLaunchers) {
@@ -97,6 +103,12 @@ Result<Json> arguments_of_config_script(std::string_view content, const std::str
     const std::string name = "$" + std::string(variable.name);
     const auto value = words.resolved(name);
     if (value && *value != name) root.set(variable.member, *value);
+  }
+  // LLaMA-Factory starts a process on each GPU that it sees.
+  const std::string seen = "$CUDA_VISIBLE_DEVICES";
+  const auto devices = words.resolved(seen);
+  if (devices && *devices != seen && !devices->empty() && root.find("nproc_per_node") == nullptr) {
+    root.set("nproc_per_node", 1 + std::ranges::count(*devices, ','));
   }
   return root;
 }

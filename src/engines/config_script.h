@@ -4,8 +4,8 @@
 //   FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=8 llamafactory-cli train llama3_sft.yaml
 //   axolotl train qwen3.yaml
 //
-// Nothing is run. What the launcher is told comes to what the file says; what is said behind the
-// file, to change it, is an Error.
+// Nothing is run. What the launcher is told comes to what the file says, and so do LLaMA-Factory's
+// members behind the file (cutoff_len=4096); axolotl's flags there are an Error.
 //
 // Sources: llamafactory/launcher.py, axolotl/cli/main.py.
 #pragma once

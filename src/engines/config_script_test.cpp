@@ -21,13 +21,16 @@ TEST(ConfigScript, TheFileAndItsLauncher) {
   EXPECT_EQ(read("export NPROC_PER_NODE=8\nFORCE_TORCHRUN=1 NNODES=2 llamafactory-cli train a.yaml")
                 ->dump(),
             R"({"stage":"sft","nproc_per_node":"8","nnodes":"2"})");
+  EXPECT_EQ(read("CUDA_VISIBLE_DEVICES=0,1,3 llamafactory-cli train a.yaml\n")->dump(),
+            R"({"stage":"sft","nproc_per_node":3})");
   EXPECT_EQ(read("axolotl train a.yaml\n")->dump(), R"({"stage":"sft"})");
   EXPECT_EQ(read("torchrun --nproc-per-node=2 -m axolotl.cli.train x/a.yml\n", "x/a.yml")->dump(),
             R"({"stage":"sft","nproc_per_node":"2"})");
 }
 
-TEST(ConfigScript, WhatChangesTheFileIsRefused) {
-  EXPECT_FALSE(read("llamafactory-cli train a.yaml learning_rate=1e-5\n"));
+TEST(ConfigScript, WhatChangesTheFileIsTakenOrRefused) {
+  EXPECT_EQ(read("llamafactory-cli train a.yaml cutoff_len=4096 stage=pt\n")->dump(),
+            R"({"stage":"pt","cutoff_len":"4096"})");
   EXPECT_FALSE(read("axolotl train a.yaml --micro-batch-size 4\n"));
 }
 

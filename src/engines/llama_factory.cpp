@@ -194,6 +194,8 @@ Result<void> read_checkpoints(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto is_disabled, in.truth("disable_gradient_checkpointing"));
   if (!is_disabled.value_or(false)) setup.checkpoints = true;
   setup.checkpoints = setup.checkpoints.value_or(false);
+  HEADROOM_ASSIGN(const auto reentrant, in.truth("use_reentrant_gc"));
+  setup.reentrant = reentrant.value_or(true) && setup.sharing != Sharing::fsdp2;
   HEADROOM_ASSIGN(const auto looks, in.truth("ddp_find_unused_parameters"));
   const bool is_full = setup.tuning == Tuning::full;
   setup.finds_unused = looks.value_or(is_full && !*setup.checkpoints);
@@ -234,9 +236,15 @@ Result<TrainingSetup> read_llama_factory(const JsonView& root, const ReadNamed& 
   HEADROOM_TRY(read_length(in, setup));
   HEADROOM_TRY(read_checkpoints(in, setup));
   HEADROOM_TRY(read_workers(in, setup));
+  // launcher.py: torchrun for several GPUs, all that there are.
+  setup.allocator_of_several = "expandable_segments:True";
+  setup.takes_all_gpus = true;
   for (const char* key : {"enable_liger_kernel", "use_liger_kernel"}) {
     HEADROOM_ASSIGN(const auto is_on, in.truth(key));
     if (is_on) setup.has_liger = *is_on || setup.has_liger.value_or(false);
+  }
+  for (const auto& [said, meant] : in.misspelt()) {
+    setup.notes.push_back(said + " is no argument of LLaMA-Factory's: " + meant + "?");
   }
   return setup;
 }

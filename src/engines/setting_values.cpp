@@ -1,7 +1,12 @@
 #include "engines/setting_values.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
 #include <utility>
 
+#include "base/suggest.h"
 #include "text/parse_number.h"
 
 namespace headroom::engines {
@@ -14,9 +19,41 @@ using text::JsonView;
 constexpr int64_t kMostCount = 1'000'000'000;
 constexpr size_t kMostNames = 1000;
 
+// "true", "True" or "TRUE".
+bool is_word(std::string_view said, std::string_view word) {
+  return said.size() == word.size() && std::ranges::equal(said, word, [](char a, char b) {
+           return std::tolower(static_cast<unsigned char>(a)) == b;
+         });
+}
+
+// Letters that one has and the other has not, as often as they have them.
+int letters_apart(std::string_view a, std::string_view b) {
+  std::array<int, 256> counts{};
+  for (const char letter : a) ++counts[static_cast<unsigned char>(letter)];
+  for (const char letter : b) --counts[static_cast<unsigned char>(letter)];
+  int apart = 0;
+  for (const int count : counts) apart += std::abs(count);
+  return apart;
+}
+
 }  // namespace
 
+std::vector<SettingValues::Misspelt> SettingValues::misspelt() const {
+  constexpr int kLettersMost = 2;
+  const std::vector<std::string_view> known(asked_.begin(), asked_.end());
+  std::vector<Misspelt> found;
+  if (!view_.json().is_object()) return found;
+  for (const auto& [name, _] : view_.json().members()) {
+    if (asked_.contains(name)) continue;
+    const std::string_view meant = nearest_word(name, known);
+    const bool is_near = !meant.empty() && letters_apart(name, meant) <= kLettersMost;
+    if (is_near && find(meant) == nullptr) found.push_back({name, std::string(meant)});
+  }
+  return found;
+}
+
 const Json* SettingValues::find(std::string_view key) const {
+  asked_.emplace(key);
   const Json* value = view_.json().find(key);
   const bool is_said = value != nullptr && !value->is_null() && !(*value == Json("None"));
   return is_said ? value : nullptr;
@@ -26,11 +63,16 @@ Result<std::optional<bool>> SettingValues::truth(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::optional<bool>();
   if (!value->is_string()) return view_.optional_bool(key);
-  for (const auto& [word, is_so] :
-       {std::pair{"true", true}, {"True", true}, {"false", false}, {"False", false}}) {
-    if (value->as_string() == word) return std::optional(is_so);
+  // YAML 1.1's words, too, which PyYAML takes.
+  for (const auto& [word, is_so] : {std::pair{"true", true},
+                                    {"false", false},
+                                    {"yes", true},
+                                    {"no", false},
+                                    {"on", true},
+                                    {"off", false}}) {
+    if (is_word(value->as_string(), word)) return std::optional(is_so);
   }
-  return view_.error_at(key, "is neither true nor false");
+  return view_.error_at(key, "is neither true nor false", "true or false");
 }
 
 Result<std::optional<double>> SettingValues::number(std::string_view key, double most) const {

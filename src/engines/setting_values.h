@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,10 +37,19 @@ class SettingValues {
 
   [[nodiscard]] const text::JsonView& view() const { return view_; }
 
+  // Members that nobody has asked for and that are a letter or two off one that somebody has, with
+  // that one. To be asked last.
+  struct Misspelt {
+    std::string said;
+    std::string meant;
+  };
+  [[nodiscard]] std::vector<Misspelt> misspelt() const;
+
  private:
   [[nodiscard]] Error no_number(std::string_view key) const;
 
   text::JsonView view_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 }  // namespace headroom::engines

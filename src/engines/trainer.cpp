@@ -66,6 +66,7 @@ Result<void> read_checkpointing(const SettingValues& in, TrainingSetup& setup) {
     HEADROOM_ASSIGN(const JsonView view, in.view().get_object(more));
     HEADROOM_ASSIGN(const auto offloads, view.optional_bool("offload"));
     if (offloads.value_or(false)) return view.error_at("offload", "is not modelled", "false");
+    HEADROOM_ASSIGN(setup.reentrant, view.optional_bool("use_reentrant"));
     HEADROOM_ASSIGN(setup.checkpoints_every, view.optional_int("every_n_layers", 1, kMostCount));
   }
   return {};
@@ -334,6 +335,9 @@ Result<TrainingSetup> read_trainer(const JsonView& root, const ReadNamed& read_n
   HEADROOM_TRY(read_weights(in, setup));
   HEADROOM_TRY(read_model(in, setup));
   HEADROOM_TRY(read_trainer_loop(in, read_named, setup));
+  for (const auto& [said, meant] : in.misspelt()) {
+    setup.notes.push_back(said + " is no argument that is known: " + meant + "?");
+  }
   return setup;
 }
 

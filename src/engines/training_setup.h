@@ -55,6 +55,7 @@ struct TrainingSetup {
   bool is_trainer = false;              // and transformers' Trainer is around it
   std::optional<Half> reduced;          // gradients, of fully_shard's; none: in float32
   std::optional<bool> checkpoints;
+  std::optional<bool> reentrant;               // of the two kinds of checkpoints
   bool checkpoints_half_the_products = false;  // and what is no product: torchtitan's selective
   std::optional<int64_t> checkpoints_every;    // so many layers one
   std::optional<int64_t> batch;
@@ -76,7 +77,7 @@ struct TrainingSetup {
   std::optional<bool> shards_ends;            // fully_shard on embedding and head, too
   std::optional<bool> compiles_layers;        // by torch.compile, each by itself
   std::optional<bool> compiles_loss;
-  std::optional<bool> compiles_model;         // as a whole, with its loss
+  std::optional<bool> compiles_model;  // as a whole, with its loss
   std::optional<std::string> model;
   std::optional<int64_t> sequence;
   std::optional<std::string> attention;  // by transformers' name
@@ -88,9 +89,11 @@ struct TrainingSetup {
   std::optional<Half> adapters;      // their type, where it is not float32
   std::optional<Prepared> prepared;  // none said: as TRL has it
   std::optional<bool> has_liger;
-  std::optional<SetupLoss> loss;   // none said: what the kernels bring
-  std::string allocator;           // PYTORCH_ALLOC_CONF; empty: not said
-  std::vector<std::string> notes;  // what was taken otherwise than the file says
+  std::optional<SetupLoss> loss;     // none said: what the kernels bring
+  std::string allocator;             // PYTORCH_ALLOC_CONF; empty: not said
+  std::string allocator_of_several;  // the same, of a run of several processes
+  bool takes_all_gpus = false;       // where nobody counts them
+  std::vector<std::string> notes;    // what was taken otherwise than the file says
 };
 
 }  // namespace headroom::engines

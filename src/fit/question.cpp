@@ -229,7 +229,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 60> kFields{{
+constexpr std::array<Field, 61> kFields{{
     {{"device", "NAME",
       "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here); with figures of your "
       "own: h100-sxm-80gb,power=500W"},
@@ -375,8 +375,15 @@ constexpr std::array<Field, 60> kFields{{
       "matrix products and attention), selective-attention, selective-products, "
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
+    {{"checkpointing-kind", "KIND",
+      "of PyTorch's two: reentrant or non-reentrant; else as transformers' version has it"},
+     [](FitQuestion& q, std::string_view w) {
+       constexpr std::array<Word<bool>, 2> kKinds{{{"reentrant", true}, {"non-reentrant", false}}};
+       return choose("checkpointing-kind", w, kKinds, q.reentrant.emplace());
+     }},
     {{"compile", "PARTS",
-      "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has it), "
+      "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has "
+      "it), "
       "or a list of layers (each by itself, as torchtitan has it) and loss"},
      [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
@@ -433,7 +440,9 @@ constexpr std::array<Field, 60> kFields{{
      [](FitQuestion& q, std::string_view w) { return version("transformers", w, q.transformers); }},
     {{"allocator", "CONF",
       "PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True; planned: by a plan of this step"},
-     [](FitQuestion& q, std::string_view w) { return printable("allocator", w, q.allocator); }},
+     [](FitQuestion& q, std::string_view w) {
+       return printable("allocator", w == "default" ? "" : w, q.allocator);
+     }},
     {{"assume", "FAMILY", "treat an unknown architecture as this one: llama, gpt2, ..."},
      [](FitQuestion& q, std::string_view w) { return printable("assume", w, q.assume); }},
     {{"calibration", "FILE",
@@ -580,6 +589,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   }
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
+  if (q.reentrant) add("checkpointing-kind", *q.reentrant ? "reentrant" : "non-reentrant");
   add("compile", compile_word(q.compile));
   add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));

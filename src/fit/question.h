@@ -160,6 +160,7 @@ struct FitQuestion {
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
+  std::optional<bool> reentrant;  // else as transformers' version has it
   step::CompiledParts compile;
   Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;

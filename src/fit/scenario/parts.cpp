@@ -49,10 +49,12 @@ void set_checkpointing(Scenario& s) {
       break;
   }
   // A policy by operators is for the non-reentrant kind alone.
+  const bool by_default = s.build.transformers < kNonReentrantByDefault;
   const bool reentrant =
-      s.build.transformers < kNonReentrantByDefault && !s.train.checkpoint_keeps.any();
+      s.question.reentrant.value_or(by_default) && !s.train.checkpoint_keeps.any();
   s.train.checkpoint_kind =
       reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
+  if (s.question.reentrant) return;
   s.derived.push_back(
       {"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant", SettingOrigin::derived});
 }
@@ -586,6 +588,10 @@ Result<void> check_float8(const Scenario& s) {
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};
+  if (q.reentrant.value_or(false)) {
+    return contradiction("checkpointing-kind", "a policy by operators is of the non-reentrant kind",
+                         "non-reentrant, or --checkpointing full");
+  }
   if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
   if (has_quantized_base(q)) {
     return unsupported("checkpointing", "selective checkpointing of quantized modules");

@@ -53,6 +53,7 @@ bool is_json_text(std::string_view content) {
 
 // JSON, YAML, or a script of the Trainer's.
 Result<text::Json> parse_setup(std::string_view content, const std::string& file) {
+  if (content.starts_with("\xEF\xBB\xBF")) content.remove_prefix(3);  // a byte order mark
   if (is_json_text(content)) return text::parse_json(content, file);
   if (engines::is_trainer_script(content)) return engines::trainer_arguments_of(content, file);
   return text::parse_block_yaml(content, file);
@@ -374,6 +375,14 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
                                   const BesideSetup& beside) {
   HEADROOM_ASSIGN(TrainingSetup setup, read_setup(content, file, beside));
   take_gpus(beside, setup);
+  if (setup.ranks * setup.replicas > 1 && setup.allocator.empty()) {
+    setup.allocator = setup.allocator_of_several;
+  }
+  if (setup.takes_all_gpus && !setup.is_counted && !beside.gpus) {
+    setup.notes.emplace_back(
+        "taken on one GPU, as nobody says how many; it starts a process on each that it sees: "
+        "--gpus N");
+  }
   SetupFlags read{{}, setup.model.value_or(""), setup.notes};
   std::vector<FlagWords>& flags = read.flags;
   HEADROOM_ASSIGN(std::string words, method_words(setup, file, beside.method));
@@ -395,6 +404,9 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
                        *setup.reduced == Half::none ? "fp32" : word_of(*setup.reduced));
   }
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
+  if (setup.checkpoints.value_or(false) && setup.reentrant) {
+    flags.emplace_back("checkpointing-kind", *setup.reentrant ? "reentrant" : "non-reentrant");
+  }
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
   const bool is_fsdp_of_accelerate =

@@ -141,9 +141,8 @@ TEST_F(SetupFile, AccelerateReadsBackWhatIsCompiled) {
     ASSERT_TRUE(emitted);
     EXPECT_EQ(std::ranges::count(emitted->by_hand, "compile"), 0) << compile;
   }
-  const auto emitted =
-      emit_setup(question_of({{"method", "full"}, {"compile", "layers,loss"}}),
-                 {"accelerate", folder_ / "x.yaml"});
+  const auto emitted = emit_setup(question_of({{"method", "full"}, {"compile", "layers,loss"}}),
+                                  {"accelerate", folder_ / "x.yaml"});
   ASSERT_TRUE(emitted);
   EXPECT_EQ(std::ranges::count(emitted->by_hand, "compile"), 1);
 }
@@ -334,6 +333,7 @@ TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
                                         {"clip", "1"},
                                         {"optimizer", "adamw-fused"},
                                         {"checkpointing", "full"},
+                                        {"checkpointing-kind", "reentrant"},
                                         {"mixed-precision", "bf16"},
                                         {"accelerate", "true"},
                                         {"keep-outputs", "false"}});
@@ -352,7 +352,8 @@ TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
                      {"lora-rank", "8"},
                      {"lora-targets", "q_proj,v_proj"},
                      {"dtype", "bf16"},
-                     {"kbit-preparation", "none"}}));
+                     {"kbit-preparation", "none"},
+                     {"allocator", "expandable_segments:True"}}));
   expect_asks(question_from(model + "finetuning_type: full\nenable_liger_kernel: true\n"),
               asked({{"method", "full"}, {"dtype", "fp32"}, {"kernels", "liger"}}));
   expect_asks(question_from(model + "use_dora: true\nfsdp: full_shard auto_wrap\n"
@@ -362,7 +363,20 @@ TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
                      {"lora-rank", "8"},
                      {"lora-targets", "all-linear"},
                      {"dtype", "bf16"},
-                     {"sync-each-batch", "false"}}));
+                     {"sync-each-batch", "false"},
+                     {"allocator", "expandable_segments:True"}}));
+  EXPECT_EQ(question_from(model + "use_reentrant_gc: false\n").reentrant, false);
+  EXPECT_EQ(question_from(model + "fsdp: full_shard\n", 8).reentrant, false);
+  const auto misspelt = flags_of_setup(model + "lora_rnak: 64\n", "a.yaml");
+  ASSERT_TRUE(misspelt);
+  EXPECT_EQ(std::ranges::count(misspelt->notes,
+                               "lora_rnak is no argument of LLaMA-Factory's: lora_rank?"),
+            1);
+  const auto all = [](const std::string& note) { return note.find("--gpus N") != note.npos; };
+  EXPECT_EQ(std::ranges::count_if(misspelt->notes, all), 1);
+  const auto counted = flags_of_setup(model, "a.yaml", {.method = "", .gpus = 2, .read = {}});
+  ASSERT_TRUE(counted);
+  EXPECT_EQ(std::ranges::count_if(counted->notes, all), 0);
 }
 
 TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
@@ -378,6 +392,8 @@ TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
                                         {"optimizer", "adamw-8bit"},
                                         {"attention", "flash2"},
                                         {"checkpointing", "full"},
+                                        {"checkpointing-kind", "reentrant"},
+                                        {"allocator", "expandable_segments:True"},
                                         {"dtype", "bf16"},
                                         {"mixed-precision", "bf16"},
                                         {"accelerate", "true"},
@@ -402,6 +418,9 @@ TEST_F(SetupFile, AxolotlsConfigurationIsAQuestion) {
                      {"offload", "parameters"},
                      {"shard-ends", "true"},
                      {"sync-each-batch", "false"}}));
+  const std::string kwargs = "gradient_checkpointing_kwargs:\n  use_reentrant: false\n";
+  EXPECT_EQ(question_from(model + kwargs).reentrant, false);
+  EXPECT_EQ(question_from("\xEF\xBB\xBF" + model).seq, 2048);  // a byte order mark
   // Places are named as the file has them.
   const auto flex = flags_of_setup(model + "xformers_attention: true\n", "a.yaml");
   ASSERT_FALSE(flex);

@@ -139,9 +139,8 @@ const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame) {
   auto& compiled = regions_[region];
   if (!compiled) {
     const bool holds_gradients = eager_.environment().torch < kTakesGradients;
-    compiled = compile(
-        trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_),
-        holds_gradients);
+    compiled = compile(trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_),
+                       holds_gradients);
   }
   return *compiled;
 }

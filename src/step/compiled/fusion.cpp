@@ -368,9 +368,10 @@ class Fusion {
     const JointKernel& library = kernel_of(root);
     FusedKernel fused;
     fused.is_library = !library.is_fusible;
-    fused.allocates = fused.is_library && std::ranges::none_of(library.work, [](const KernelWork& work) {
-                        return op::group_of(work.kind) == op::OpGroup::gemm;
-                      });
+    fused.allocates =
+        fused.is_library && std::ranges::none_of(library.work, [](const KernelWork& work) {
+          return op::group_of(work.kind) == op::OpGroup::gemm;
+        });
     fused.module = kernel_of(in_order(root).back()).module;
     fused.order = order_of_[instances_[root].kernel];
     fused.runs_again = is_backward_ && library.is_forward;

@@ -28,7 +28,7 @@ struct FusedKernel {
   uint32_t module = 0;  // of its last operator
   uint32_t order = 0;   // of the first that it puts in memory, as the operators ran
   bool is_library = false;
-  bool allocates = false;  // what it writes, by itself: attention, and collectives
+  bool allocates = false;   // what it writes, by itself: attention, and collectives
   bool runs_again = false;  // of the forward pass, in backward
 };
 

@@ -346,11 +346,10 @@ class JointTracer {
                                          const std::vector<Tensor>& reads) {
     const bool is_plain = operation.kind != OpKind::dropout && !operation.recording;
     if (!is_plain || !sink_.has_work() || sink_.made().empty()) return nullptr;
-    std::vector<int64_t> key{static_cast<int64_t>(operation.kind), operation.attributes.flag,
-                             std::bit_cast<int64_t>(operation.attributes.number),
-                             operation.attributes.dtype
-                                 ? static_cast<int64_t>(*operation.attributes.dtype)
-                                 : -1};
+    std::vector<int64_t> key{
+        static_cast<int64_t>(operation.kind), operation.attributes.flag,
+        std::bit_cast<int64_t>(operation.attributes.number),
+        operation.attributes.dtype ? static_cast<int64_t>(*operation.attributes.dtype) : -1};
     key.insert(key.end(), operation.attributes.ints.begin(), operation.attributes.ints.end());
     for (const Tensor& read : reads) {
       key.push_back(-1);
@@ -496,8 +495,9 @@ class JointTracer {
     });
   }
 
-  // PyTorch's generated nodes make gradients in the order of their arguments' names: of `mat2` before
-  // `self`, of an addmm's `mat1` and `mat2` before `self`. torchao's makes its input's first.
+  // PyTorch's generated nodes make gradients in the order of their arguments' names: of `mat2`
+  // before `self`, of an addmm's `mat1` and `mat2` before `self`. torchao's makes its input's
+  // first.
   static std::vector<size_t> factors_in_order(const Node& node) {
     std::vector<size_t> factors(node.next.size());
     std::iota(factors.begin(), factors.end(), 0);
@@ -591,9 +591,9 @@ class JointTracer {
   std::map<uint32_t, JointValueId> value_of_;
   std::map<Node*, Grads> gradients_;
   std::map<std::vector<int64_t>, std::vector<JointValueId>> made_by_;  // forward operators
-  std::vector<bool> is_static_;  // by value of the model
-  std::vector<Place> places_;    // by instruction
-  Place place_;                  // of the kernel that runs
+  std::vector<bool> is_static_;                                        // by value of the model
+  std::vector<Place> places_;                                          // by instruction
+  Place place_;                                                        // of the kernel that runs
   JointGraph result_;
 };
 

@@ -69,7 +69,8 @@ uint32_t first_unfused(const JointGraph& graph, const std::vector<std::vector<ui
     for (const JointValueId made : graph.kernels[k].writes) {
       for (const uint32_t reader : readers[made]) {
         if (reader > last) continue;
-        pending.emplace(reader, graph.kernels[k].is_recomputable && graph.kernels[reader].is_recomputable);
+        pending.emplace(reader,
+                        graph.kernels[k].is_recomputable && graph.kernels[reader].is_recomputable);
       }
     }
   }
@@ -205,8 +206,8 @@ class Cut {
     const bool is_checkpointed = kernel.checkpoint != 0;
     for (const JointValueId made : kernel.writes) {
       for (const JointValueId read : kernel.reads) join(out_of(read), into(made), kForever);
-      const bool is_kept = facts_[made].is_handed_on ||
-                           std::ranges::find(kernel.kept, made) != kernel.kept.end();
+      const bool is_kept =
+          facts_[made].is_handed_on || std::ranges::find(kernel.kept, made) != kernel.kept.end();
       if (is_checkpointed ? is_kept : facts_[made].is_banned) {
         join(source(), into(made), kForever);
       } else if (is_checkpointed) {
@@ -241,8 +242,6 @@ class Cut {
 
 }  // namespace
 
-std::vector<bool> values_kept(const JointGraph& graph) {
-  return Cut(graph).take();
-}
+std::vector<bool> values_kept(const JointGraph& graph) { return Cut(graph).take(); }
 
 }  // namespace headroom::step

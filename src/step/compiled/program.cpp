@@ -86,7 +86,8 @@ class ProgramMaker {
         order.push_back(at);
         pending.pop_back();
       } else {
-        HEADROOM_CHECK(pending.size() <= kernels_.size(), "fused kernels that wait for one another");
+        HEADROOM_CHECK(pending.size() <= kernels_.size(),
+                       "fused kernels that wait for one another");
         const uint32_t from = maker_[kernels_[at].reads[looked_at++]];
         if (from != kNone && !is_launched[from]) pending.emplace_back(from, 0);
       }
@@ -105,8 +106,8 @@ class ProgramMaker {
     return bytes;
   }
 
-  // Of what was given, all but arguments can end here; results last. As PyTorch counts them, without
-  // blocks that are written over in place.
+  // Of what was given, all but arguments can end here; results last. As PyTorch counts them,
+  // without blocks that are written over in place.
   std::vector<uint32_t> uses_of_values() const {
     std::vector<uint32_t> uses(graph_.values.size());
     for (const FusedKernel& kernel : kernels_) {

@@ -36,9 +36,8 @@ std::vector<uint32_t> broken_at(const Graph& graph) {
   std::vector<uint32_t> breaks;
   for (uint32_t i = 0; i < graph.instructions.size(); ++i) {
     const Instruction& instruction = graph.instructions[i];
-    const bool breaks_graph =
-        instruction.kind == InstructionKind::operation &&
-        graph.operations[instruction.index].kind == op::OpKind::require_grad;
+    const bool breaks_graph = instruction.kind == InstructionKind::operation &&
+                              graph.operations[instruction.index].kind == op::OpKind::require_grad;
     if (breaks_graph) breaks.push_back(i);
   }
   return breaks;
