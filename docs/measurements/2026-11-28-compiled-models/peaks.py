@@ -43,7 +43,6 @@ RUNS = [{"model": name, "layers": 4, "lora": False, "batches": 1, **BF16} for na
     {"model": "llama", "layers": 4, "lora": False, "batches": 1, **AUTOCAST},
     {"model": "llama", "layers": 4, "lora": True, "batches": 1, **AUTOCAST},
     {"model": "llama", "layers": 12, "lora": True, "batches": 1, **AUTOCAST},
-    {"model": "llama", "layers": 12, "lora": True, "batches": 1, "weights": "float32", "autocast": False},
 ]
 
 
@@ -77,7 +76,7 @@ def ours(run, checkpoints, compiles):
         file.flush()
         events = step_dump.run(
             file.name, batch=2, seq=512, dtype=run["weights"], attention="sdpa", optimizer="sgd",
-            sdpa="efficient" if compiles or (run["weights"] == "float32" and not run["autocast"]) else "flash",
+            sdpa="efficient" if compiles else "flash",
             compile="model" if compiles else "none", checkpointing="non_reentrant" if checkpoints else "none",
             accumulation=run["batches"], **words)["events"]
     passes = [e for e in events if e["step"] == 1 and e["phase"] in ("forward", "backward")]
