@@ -11,6 +11,7 @@
 #include "fit/measured/correction.h"
 #include "fit/megatron/moves.h"
 #include "fit/megatron/question.h"
+#include "fit/paged_states.h"
 #include "fit/prediction.h"
 #include "fit/scenario/errors.h"
 #include "fit/scenario/graph.h"
@@ -329,6 +330,11 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
   if (question.method == Method::qlora) {
     HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
     std::string note = note_on_unquantized_experts(scenario, *step->graph);
+    if (!note.empty()) answer.notes.push_back(std::move(note));
+  }
+  if (scenario.train.optimizer.bitsandbytes.is_paged) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_paged_states(scenario, *step->graph);
     if (!note.empty()) answer.notes.push_back(std::move(note));
   }
   if (!question.lora_targets.empty()) {

@@ -475,7 +475,8 @@ TEST(Fit, AnOptimizerOfTheGpuHasNoStatesOnTheHost) {
   ASSERT_TRUE(question.set("method", "fsdp1:8"));
   ASSERT_TRUE(question.set("offload", "parameters"));
   ASSERT_TRUE(answer(question));
-  for (const char* optimizer : {"lion", "adamw-8bit", "paged-adamw-8bit"}) {
+  for (const char* optimizer :
+       {"lion", "adamw-8bit", "paged-adamw-8bit", "paged-adamw", "rmsprop-bnb-8bit"}) {
     ASSERT_TRUE(question.set("optimizer", optimizer));
     const auto answered = answer(question);
     ASSERT_FALSE(answered) << optimizer;

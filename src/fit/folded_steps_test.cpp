@@ -31,7 +31,7 @@ const std::vector<Choice>& choices() {
       {"lora-targets", {"", "all-linear"}},
       {"optimizer",
        {"adamw", "adamw-fused", "adamw-loop", "adam", "sgd", "sgd-momentum", "adafactor",
-        "hf-adafactor", "lion", "adamw-8bit", "paged-adamw-8bit"}},
+        "hf-adafactor", "lion", "adamw-8bit", "paged-adamw-8bit", "paged-adamw", "ademamix-8bit"}},
       {"kernels", {"none", "liger", "fast"}},
       {"loss", {"auto", "fused-linear", "chunked"}},
       {"keep-outputs", {"false", "true"}},

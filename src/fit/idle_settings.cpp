@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "fit/optimizer_words.h"
 #include "fit/stage3_flags.h"
 
 namespace headroom::fit {
@@ -72,8 +73,8 @@ constexpr std::array kRules{
              "transformers makes no cache where it checkpoints"},
     IdleRule{"accelerate",
              [](const FitQuestion& q) {
-               const bool is_8_bit = q.optimizer == Optimizer::adamw_8bit ||
-                                     q.optimizer == Optimizer::paged_adamw_8bit;
+               const auto kept = bitsandbytes_of(q.optimizer);
+               const bool is_8_bit = kept && kept->has_8_bits;
                const bool accumulates =
                    is_fsdp(q.division) && q.grad_accum > 1 && !q.sync_each_batch;
                const bool is_sharded = q.division == Division::fsdp2;

@@ -9,6 +9,7 @@
 #include "fit/compile_words.h"
 #include "fit/element_words.h"
 #include "fit/expert_imbalance.h"
+#include "fit/optimizer_words.h"
 #include "fit/search/method_words.h"
 #include "fit/search/network.h"
 #include "fit/stage3_flags.h"
@@ -24,20 +25,6 @@ constexpr std::array<Word<Dtype>, 3> kDtypes{
 constexpr std::array<Word<MixedPrecision>, 3> kMixedPrecisions{{{"none", MixedPrecision::none},
                                                                 {"bf16", MixedPrecision::bf16},
                                                                 {"fp16", MixedPrecision::fp16}}};
-constexpr std::array<Word<Optimizer>, 9> kOptimizers{
-    {{"adamw", Optimizer::adamw},
-     {"adam", Optimizer::adam},
-     {"sgd", Optimizer::sgd},
-     {"sgd-momentum", Optimizer::sgd_momentum},
-     {"adafactor", Optimizer::adafactor},
-     {"hf-adafactor", Optimizer::hf_adafactor},
-     {"lion", Optimizer::lion},
-     {"adamw-8bit", Optimizer::adamw_8bit},
-     {"paged-adamw-8bit", Optimizer::paged_adamw_8bit}}};
-constexpr std::array<Word<OptimizerLoop>, 4> kLoops{{{"", OptimizerLoop::automatic},
-                                                     {"-foreach", OptimizerLoop::foreach},
-                                                     {"-fused", OptimizerLoop::fused},
-                                                     {"-loop", OptimizerLoop::loop}}};
 constexpr std::array<Word<Attention>, 8> kAttentions{{{"auto", Attention::automatic},
                                                       {"eager", Attention::eager},
                                                       {"sdpa", Attention::sdpa},
@@ -94,45 +81,6 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
   return printable(name, words, field);
-}
-
-// An optimizer that is not known, by the nearest of the words that are: with and without suffix.
-Error refuse_optimizer(std::string_view words) {
-  std::vector<std::string> known;
-  std::string expected = "one of ";
-  for (const Word<Optimizer>& kind : kOptimizers) {
-    expected += (known.empty() ? "" : ", ") + std::string(kind.word);
-    for (const Word<OptimizerLoop>& loop : kLoops) {
-      known.push_back(std::string(kind.word) + std::string(loop.word));
-    }
-  }
-  const std::vector<std::string_view> views(known.begin(), known.end());
-  return refuse("optimizer", words, std::move(expected), nearest_word(words, views));
-}
-
-// "adamw-fused" is adamw, walked fused; the kinds that torch.optim does not have take no suffix.
-Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
-  std::string_view kind = words;
-  OptimizerLoop loop = OptimizerLoop::automatic;
-  for (const Word<OptimizerLoop>& entry : kLoops) {
-    if (!entry.word.empty() && words.ends_with(entry.word)) {
-      kind = words.substr(0, words.size() - entry.word.size());
-      loop = entry.value;
-    }
-  }
-  Optimizer optimizer = Optimizer::adamw;
-  if (!choose("optimizer", kind, kOptimizers, optimizer)) return refuse_optimizer(words);
-  const bool torch_walks = optimizer <= Optimizer::adafactor;
-  if (!torch_walks && loop != OptimizerLoop::automatic) {
-    return refuse("optimizer", words,
-                  "an optimizer of torch.optim, so it takes no -foreach, -fused or -loop");
-  }
-  if (optimizer == Optimizer::adafactor && loop == OptimizerLoop::fused) {
-    return refuse("optimizer", words, "in torch.optim: Adafactor has no fused kernel");
-  }
-  question.optimizer = optimizer;
-  question.optimizer_loop = loop;
-  return {};
 }
 
 // Names with commas between them.
@@ -343,7 +291,9 @@ constexpr std::array<Field, 60> kFields{{
      }},
     {{"optimizer", "KIND",
       "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), "
-      "hf-adafactor (transformers'), lion, adamw-8bit, paged-adamw-8bit"},
+      "hf-adafactor (transformers'); bitsandbytes' lion, lion-8bit, paged-lion, paged-lion-8bit, "
+      "adamw-8bit, paged-adamw, paged-adamw-8bit, ademamix, ademamix-8bit, paged-ademamix, "
+      "paged-ademamix-8bit, rmsprop-bnb, rmsprop-bnb-8bit"},
      [](FitQuestion& q, std::string_view w) { return set_optimizer(w, q); }},
     {{"optimizer-in-backward", "", "step each parameter as its gradient arrives, and free it"},
      [](FitQuestion& q, std::string_view w) {
@@ -376,7 +326,8 @@ constexpr std::array<Field, 60> kFields{{
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"compile", "PARTS",
-      "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has it), "
+      "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has "
+      "it), "
       "or a list of layers (each by itself, as torchtitan has it) and loss"},
      [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
@@ -570,7 +521,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
       add(kStage3Flags[i].name(), elements_words(q.stage3[i]));
     }
   }
-  add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
+  add("optimizer", optimizer_words(q));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);
   add("offload", word_of(kOffloads, q.offload));
   if (!q.freeze.empty()) add("freeze", join(q.freeze));

@@ -36,9 +36,19 @@ enum class Optimizer : uint8_t {
   sgd_momentum,
   adafactor,     // torch.optim's
   hf_adafactor,  // transformers', which its Trainer means by the name
-  lion,
+  lion,          // bitsandbytes', as are those below
+  lion_8bit,
+  paged_lion,
+  paged_lion_8bit,
   adamw_8bit,
+  paged_adamw,
   paged_adamw_8bit,
+  ademamix,
+  ademamix_8bit,
+  paged_ademamix,
+  paged_ademamix_8bit,
+  rmsprop_bnb,
+  rmsprop_bnb_8bit,
 };
 // How a step is divided among devices.
 enum class Division : uint8_t {

@@ -1,5 +1,6 @@
 #include "fit/scenario/parts.h"
 
+#include "fit/optimizer_words.h"
 #include "fit/scenario/errors.h"
 #include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
@@ -76,6 +77,10 @@ void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
   optimizer.wide_embedding_states = s.question.accelerate;
   optimizer.states_on_cpu = offloads_optimizer(s.question);
+  if (const auto kept = bitsandbytes_of(s.question.optimizer)) {
+    optimizer.kind = step::OptimizerKind::bitsandbytes;
+    optimizer.bitsandbytes = *kept;
+  }
   switch (s.question.optimizer) {
     case Optimizer::adamw:
       optimizer.kind = step::OptimizerKind::adamw;
@@ -96,14 +101,7 @@ void set_optimizer(Scenario& s) {
     case Optimizer::hf_adafactor:
       optimizer.kind = step::OptimizerKind::hf_adafactor;
       break;
-    case Optimizer::lion:
-      optimizer.kind = step::OptimizerKind::lion;
-      break;
-    case Optimizer::adamw_8bit:
-      optimizer.kind = step::OptimizerKind::adamw_8bit;
-      break;
-    case Optimizer::paged_adamw_8bit:
-      optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
+    default:  // bitsandbytes'
       break;
   }
   // HybridAdam, one kernel over all; it counts steps itself.
