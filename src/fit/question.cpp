@@ -60,6 +60,8 @@ constexpr std::array<Word<step::Reshards>, 3> kReshards{
     {{"true", step::Reshards::layers},
      {"but-last", step::Reshards::all_but_last_layer},
      {"false", step::Reshards::none}}};
+constexpr std::array<Word<bool>, 2> kCheckpointKinds{
+    {{"reentrant", true}, {"non-reentrant", false}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
@@ -177,7 +179,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 60> kFields{{
+constexpr std::array<Field, 61> kFields{{
     {{"device", "NAME",
       "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here); with figures of your "
       "own: h100-sxm-80gb,power=500W"},
@@ -197,7 +199,8 @@ constexpr std::array<Field, 60> kFields{{
       "weights, mixed precision and fp32 beside one another, which changes what is trained"},
      [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",
-      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
+      "full, lora (rsLoRA needs the same), dora, ia3, qlora, lora-8bit, gptq-lora; one of N GPUs: "
+      "ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
       "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
@@ -313,7 +316,8 @@ constexpr std::array<Field, 60> kFields{{
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
     {{"kbit-preparation", "WHAT",
-      "with qlora, cast to float32: none (so FSDP and ZeRO), norms (TRL), others (all but norms, "
+      "with qlora and lora-8bit, cast to float32: none (so FSDP and ZeRO), norms (TRL), others "
+      "(all but norms, "
       "embeddings and head: axolotl), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
@@ -325,6 +329,12 @@ constexpr std::array<Field, 60> kFields{{
       "matrix products and attention), selective-attention, selective-products, "
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
+    {{"checkpointing-kind", "KIND",
+      "of PyTorch's two: reentrant, non-reentrant; else transformers' own, the second since 5.0. "
+      "Beside lora-8bit the second lets go of little"},
+     [](FitQuestion& q, std::string_view w) {
+       return choose("checkpointing-kind", w, kCheckpointKinds, q.reentrant.emplace());
+     }},
     {{"compile", "PARTS",
       "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has "
       "it), "
@@ -526,11 +536,12 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("offload", word_of(kOffloads, q.offload));
   if (!q.freeze.empty()) add("freeze", join(q.freeze));
   add("kernels", word_of(kKernels, q.kernels));
-  if (q.method == Method::qlora) {
+  if (has_bitsandbytes_base(q)) {
     add("kbit-preparation", word_of(kPreparations, q.kbit_preparation));
   }
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
+  if (q.reentrant) add("checkpointing-kind", word_of(kCheckpointKinds, *q.reentrant));
   add("compile", compile_word(q.compile));
   add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));

@@ -28,7 +28,7 @@ namespace headroom::fit {
 
 enum class Dtype : uint8_t { bf16, fp16, fp32 };
 enum class MixedPrecision : uint8_t { none, bf16, fp16 };
-enum class Method : uint8_t { full, lora, dora, ia3, qlora, gptq_lora };
+enum class Method : uint8_t { full, lora, dora, ia3, qlora, lora_8bit, gptq_lora };
 enum class Optimizer : uint8_t {
   adamw,
   adam,
@@ -170,6 +170,7 @@ struct FitQuestion {
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
+  std::optional<bool> reentrant;  // checkpoints; none: as transformers has it by its version
   step::CompiledParts compile;
   Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;
@@ -246,7 +247,12 @@ struct QuestionFlag {
 }
 // Whether what adapters stand beside is quantized.
 [[nodiscard]] inline bool has_quantized_base(const FitQuestion& question) {
-  return question.method == Method::qlora || question.method == Method::gptq_lora;
+  return question.method == Method::qlora || question.method == Method::lora_8bit ||
+         question.method == Method::gptq_lora;
+}
+// Whether by bitsandbytes, in 4 bits or 8.
+[[nodiscard]] inline bool has_bitsandbytes_base(const FitQuestion& question) {
+  return question.method == Method::qlora || question.method == Method::lora_8bit;
 }
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||

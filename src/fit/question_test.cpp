@@ -33,6 +33,8 @@ TEST(FitQuestion, WordsRoundTripThroughSettings) {
       {"optimizer", "ademamix"},
       {"optimizer", "rmsprop-bnb"},
       {"checkpointing", "every-4"},
+      {"checkpointing-kind", "reentrant"},
+      {"method", "lora-8bit"},
       {"checkpointing", "selective"},
       {"checkpointing", "selective-attention"},
       {"checkpointing", "selective-products"},

@@ -53,6 +53,25 @@ def loaded_in_8_bits(monkeypatch, is_prepared):
         yield
 
 
+def test_a_weight_is_made_of_a_copy_in_float16():
+    """Of one that is on the device already: what it is copied from goes once it is made."""
+    pytest.importorskip("bitsandbytes")
+    import eight_bits
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from headroom.allocation_recorder import AllocationRecorder
+
+    recorder = AllocationRecorder()
+    with eight_bits.running(), FakeTensorMode(), torch.no_grad():
+        value = torch.empty(320, 128, dtype=torch.bfloat16, device="cuda:0")
+        with recorder:
+            weight = eight_bits.quantized(value)
+    made = [bytes_ for event in recorder.events for bytes_ in event["allocs"] if bytes_]
+    assert made == [2 * 320 * 128, 4 * 320, 320 * 128]
+    assert recorder.live_bytes == weight.nbytes + weight.SCB.nbytes
+
+
 @pytest.mark.parametrize(("case", "attention", "checkpointing"), matrix.in_turns(
     itertools.product(CASES, ("eager", "sdpa"), ("none", "reentrant", "non_reentrant")),
     lambda i, _: (i + i // 6) % 2 == 0))

@@ -51,9 +51,11 @@ void set_checkpointing(Scenario& s) {
   }
   // A policy by operators is for the non-reentrant kind alone.
   const bool reentrant =
-      s.build.transformers < kNonReentrantByDefault && !s.train.checkpoint_keeps.any();
+      s.question.reentrant.value_or(s.build.transformers < kNonReentrantByDefault) &&
+      !s.train.checkpoint_keeps.any();
   s.train.checkpoint_kind =
       reentrant ? step::CheckpointKind::reentrant : step::CheckpointKind::non_reentrant;
+  if (s.question.reentrant) return;
   s.derived.push_back(
       {"checkpointing-kind", reentrant ? "reentrant" : "non-reentrant", SettingOrigin::derived});
 }
@@ -338,6 +340,10 @@ Result<void> check_storage_of_bits(const FitQuestion& q) {
 
 Result<void> check_quantized_under_fsdp(const FitQuestion& q) {
   if (q.method == Method::qlora) HEADROOM_TRY(check_storage_of_bits(q));
+  if (q.method == Method::lora_8bit) {
+    return unsupported("method", "weights of 8 bits that FSDP shares out",
+                       "--method lora-8bit,ddp:N");
+  }
   if (q.division != Division::fsdp2) return {};
   if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
   if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
@@ -585,6 +591,10 @@ Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};
   if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
+  if (q.reentrant.value_or(false)) {
+    return contradiction("checkpointing-kind",
+                         "policies by operators are of the non-reentrant kind", "non-reentrant");
+  }
   if (has_quantized_base(q)) {
     return unsupported("checkpointing", "selective checkpointing of quantized modules");
   }
@@ -653,6 +663,9 @@ Result<void> check_supported(const Scenario& s) {
   if (!q.freeze.empty() && q.method != Method::full) {
     return contradiction("freeze", "adapters freeze the whole model",
                          "leave --freeze or --method out");
+  }
+  if (q.method == Method::lora_8bit && q.kernels == Kernels::fast) {
+    return unsupported("kernels", "fms-acceleration's kernels beside weights of 8 bits");
   }
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));

@@ -123,6 +123,8 @@ std::string_view word_of(Tuning tuning) {
       return "dora";
     case Tuning::qlora:
       return "qlora";
+    case Tuning::lora_8bit:
+      return "lora-8bit";
   }
   return "full";
 }
@@ -214,7 +216,7 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
                                     "freeze",       "lora-rank",
                                     "lora-targets", "lora-dtype",
                                     "lora-dropout", "kbit-preparation",
-                                    "gptq-group"};
+                                    "gptq-group",   "checkpointing-kind"};
   const bool is_accelerate = kind == "accelerate";
   if (q.method != Method::full) by_hand.emplace_back("method");
   const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
@@ -318,7 +320,8 @@ void add_adapter_flags(const TrainingSetup& setup, std::vector<FlagWords>& flags
   }
   const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
                              setup.sharing == Sharing::fsdp2;
-  if (setup.tuning != Tuning::qlora || is_shared_out) return;  // what shares it out undoes that
+  const bool is_quantized = setup.tuning == Tuning::qlora || setup.tuning == Tuning::lora_8bit;
+  if (!is_quantized || is_shared_out) return;  // what shares it out undoes that
   flags.emplace_back("kbit-preparation",
                      word_of(setup.prepared.value_or(engines::Prepared::norms)));
 }
@@ -401,6 +404,11 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
                        *setup.reduced == Half::none ? "fp32" : word_of(*setup.reduced));
   }
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
+  // Of other modules both kinds keep the same but for a few tensors.
+  const bool is_told_apart = setup.tuning == Tuning::lora_8bit && setup.checkpoints.value_or(false);
+  if (is_told_apart && setup.is_reentrant) {
+    flags.emplace_back("checkpointing-kind", *setup.is_reentrant ? "reentrant" : "non-reentrant");
+  }
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));
   const bool is_fsdp_of_accelerate =
