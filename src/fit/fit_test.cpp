@@ -451,6 +451,20 @@ TEST(Fit, EightBitsKeepTheirInputsBeyondACheckpoint) {
   EXPECT_GT(kept, 32.0 * 3 * 2048 * 4096 * 2);
 }
 
+TEST(Fit, TheOtherKindOfCheckpointsIsARemedyBesideEightBits) {
+  FitQuestion question = mistral(1, 2048);
+  question.search = true;
+  ASSERT_TRUE(question.set("method", "lora-8bit"));
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  const auto found = answer(question);
+  ASSERT_TRUE(found) << found.error().to_string();
+  const auto named = [](const Remedy& remedy) { return remedy.name == "reentrant-checkpoints"; };
+  const auto remedy = std::ranges::find_if(found->remedies, named);
+  ASSERT_NE(remedy, found->remedies.end());
+  ASSERT_TRUE(question.set("checkpointing-kind", "reentrant"));
+  EXPECT_TRUE(std::ranges::none_of(answer(question)->remedies, named));
+}
+
 TEST(Fit, EightBitsAreWholeOnEveryGpu) {
   for (const char* method : {"lora-8bit,fsdp1:4", "lora-8bit,fsdp2:4", "lora-8bit,zero2:4",
                              "lora-8bit,zero3:4", "lora-8bit,tp:4", "lora-8bit,pp:4"}) {
