@@ -19,9 +19,6 @@ Result<void> check_modelled(const SettingValues& in) {
   if (in.is_on("config_file")) {
     return in.not_modelled("config_file", "deepspeed or fsdp_config in axolotl's own file");
   }
-  if (in.is_on("load_in_8bit")) {
-    return in.not_modelled("load_in_8bit", "false; or load_in_4bit with adapter: qlora");
-  }
   for (const std::string_view key : kAxolotlRefused) {
     if (in.is_on(key)) {
       return in.not_modelled(key, "leave it out, where the run can do without");
@@ -43,7 +40,8 @@ Result<void> check_modelled(const SettingValues& in) {
   return {};
 }
 
-// resolve_dtype: what the model is loaded in, and autocast beside it.
+// resolve_dtype: what the model is loaded in, and autocast beside it. Weights of 8 bits come in
+// fp16 where nobody says bf16.
 Result<void> read_types(const SettingValues& in, TrainingSetup& setup) {
   const Json* value = in.find("bf16");
   HEADROOM_ASSIGN(const auto is_fp16, in.truth("fp16"));
@@ -62,7 +60,9 @@ Result<void> read_types(const SettingValues& in, TrainingSetup& setup) {
     return {};
   }
   const bool has_fp16 = is_fp16.value_or(false);
-  setup.weights = has_fp16 || loads_fp16.value_or(false) ? Half::fp16 : Half::none;
+  HEADROOM_ASSIGN(const auto has_8_bits, in.truth("load_in_8bit"));
+  const bool loads_half = has_fp16 || loads_fp16.value_or(false) || has_8_bits.value_or(false);
+  setup.weights = loads_half ? Half::fp16 : Half::none;
   setup.mixed_precision = has_fp16 ? Half::fp16 : Half::none;
   return {};
 }
@@ -87,6 +87,16 @@ Result<void> read_targets(const SettingValues& in, TrainingSetup& setup) {
   return {};
 }
 
+// load_in_8bit is of adapter: lora, and load_in_4bit of adapter: qlora.
+Result<void> check_bits(const SettingValues& in, bool is_qlora) {
+  const char* const other = is_qlora ? "load_in_8bit" : "load_in_4bit";
+  HEADROOM_ASSIGN(const auto is_on, in.truth(other));
+  if (!is_on.value_or(false)) return {};
+  return in.view().error_at(
+      other, std::string("quantizes nothing beside adapter: ") + (is_qlora ? "qlora" : "lora"),
+      is_qlora ? "adapter: lora" : "adapter: qlora");
+}
+
 Result<void> read_bits(const SettingValues& in) {
   HEADROOM_ASSIGN(const auto is_quantized, in.truth("load_in_4bit"));
   if (!is_quantized.value_or(false)) {
@@ -104,8 +114,8 @@ Result<void> read_bits(const SettingValues& in) {
   return {};
 }
 
-// LoRA's kernels, which axolotl turns on by itself beside adapters where nobody says otherwise,
-// remote code does not forbid it, and FSDP1 does not. They keep less of a layer than peft's
+// LoRA's kernels, which axolotl turns on by itself beside adapters where nobody says otherwise, and
+// neither remote code, FSDP1 nor weights of 8 bits forbid it. They keep less of a layer than peft's
 // modules.
 Result<void> read_lora_kernels(const SettingValues& in, TrainingSetup& setup) {
   bool is_said = false;
@@ -117,7 +127,12 @@ Result<void> read_lora_kernels(const SettingValues& in, TrainingSetup& setup) {
     is_on = is_on || said.value_or(false);
   }
   HEADROOM_ASSIGN(const auto trusts, in.truth("trust_remote_code"));
-  if (!is_said) is_on = !trusts.value_or(false) && setup.sharing != Sharing::fsdp1;
+  const bool has_8_bits = setup.tuning == Tuning::lora_8bit;
+  if (has_8_bits && is_on) {
+    return in.view().error("has axolotl's LoRA kernels beside load_in_8bit, which it refuses",
+                           "lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel: false");
+  }
+  if (!is_said) is_on = !trusts.value_or(false) && setup.sharing != Sharing::fsdp1 && !has_8_bits;
   if (!is_on) return {};
   if (!setup.checkpoints.value_or(false)) {
     return in.view().error(
@@ -144,15 +159,15 @@ Result<void> read_tuning(const SettingValues& in, TrainingSetup& setup) {
     return {};
   }
   if (*adapter != "lora" && *adapter != "qlora") return in.not_modelled("adapter", "lora or qlora");
-  const bool is_quantized = *adapter == "qlora";
-  if (is_quantized) HEADROOM_TRY(read_bits(in));
-  if (!is_quantized && in.is_on("load_in_4bit")) {
-    return in.view().error_at("load_in_4bit", "quantizes nothing beside adapter: lora",
-                              "adapter: qlora");
-  }
+  const bool is_qlora = *adapter == "qlora";
+  if (is_qlora) HEADROOM_TRY(read_bits(in));
+  HEADROOM_TRY(check_bits(in, is_qlora));
+  HEADROOM_ASSIGN(const auto has_8_bits, in.truth("load_in_8bit"));
+  const bool is_quantized = is_qlora || has_8_bits.value_or(false);
   HEADROOM_ASSIGN(const auto has_magnitudes, in.truth("peft_use_dora"));
   if (is_quantized && has_magnitudes.value_or(false)) return in.not_modelled("peft_use_dora");
-  setup.tuning = is_quantized                     ? Tuning::qlora
+  setup.tuning = is_qlora                         ? Tuning::qlora
+                 : is_quantized                   ? Tuning::lora_8bit
                  : has_magnitudes.value_or(false) ? Tuning::dora
                                                   : Tuning::lora;
   // Of peft's preparation norms, embedding and head go back to the model's type.
@@ -303,12 +318,12 @@ Result<void> read_checkpoints(const SettingValues& in, TrainingSetup& setup) {
     return in.not_modelled("gradient_checkpointing", "true: what is kept stays on the GPU");
   }
   HEADROOM_ASSIGN(const auto is_on, in.truth("gradient_checkpointing"));
-  HEADROOM_ASSIGN(const auto kwargs, in.view().optional_object("gradient_checkpointing_kwargs"));
-  setup.reentrant = true;  // config/__init__.py, where no kwargs say otherwise
-  if (kwargs) {
-    HEADROOM_ASSIGN(setup.reentrant, kwargs->optional_bool("use_reentrant"));
-  }
   setup.checkpoints = is_on.value_or(false);
+  HEADROOM_ASSIGN(const auto kwargs, in.view().optional_object("gradient_checkpointing_kwargs"));
+  setup.is_reentrant = true;  // utils/config/__init__.py, unless somebody gives arguments
+  if (kwargs) {
+    HEADROOM_ASSIGN(setup.is_reentrant, kwargs->optional_bool("use_reentrant"));
+  }
   return {};
 }
 

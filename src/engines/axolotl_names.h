@@ -19,10 +19,10 @@ inline constexpr auto kAxolotlRefused = std::to_array<std::string_view>(
     {// another objective, or another model beside
      "rl", "reward_model", "process_reward_model", "use_eaft", "ebft", "diffusion", "orpo_alpha",
      // other weights
-     "load_in_8bit", "gptq", "qat", "fp8", "fp32_norms", "use_onebitllms",
-     "model_quantization_config", "quantize_moe_experts", "model_config",
-     "overrides_of_model_config", "overrides_of_model_kwargs", "llama4_linearized_experts",
-     "llmcompressor", "processor_type", "gpu_memory_limit", "max_memory",
+     "gptq", "qat", "fp8", "fp32_norms", "use_onebitllms", "model_quantization_config",
+     "quantize_moe_experts", "model_config", "overrides_of_model_config",
+     "overrides_of_model_kwargs", "llama4_linearized_experts", "llmcompressor", "processor_type",
+     "gpu_memory_limit", "max_memory",
      // other parts that are trained
      "unfrozen_parameters", "lora_modules_to_save", "lora_target_parameters",
      "peft_layers_to_transform", "peft_layer_replication", "peft_trainable_token_indices",

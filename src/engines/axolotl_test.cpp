@@ -66,6 +66,27 @@ TEST(Axolotl, Adapters) {
   EXPECT_FALSE(read(kLora + "load_in_4bit: true\n"));
 }
 
+TEST(Axolotl, EightBits) {
+  const auto eight = read(kLora + "load_in_8bit: true\n");
+  ASSERT_TRUE(eight) << eight.error().to_string();
+  EXPECT_EQ(eight->tuning, Tuning::lora_8bit);
+  EXPECT_EQ(eight->prepared, Prepared::others);
+  EXPECT_EQ(eight->is_reentrant, true);
+  EXPECT_FALSE(has_note(*eight, "LoRA kernels"));  // which are not turned on beside them
+  EXPECT_FALSE(read(kLora + "load_in_8bit: true\nlora_o_kernel: true\n"));
+  EXPECT_FALSE(read(kLora + "load_in_8bit: true\npeft_use_dora: true\n"));
+  EXPECT_EQ(read(kLora + "gradient_checkpointing_kwargs:\n  use_reentrant: false\n")->is_reentrant,
+            false);
+  const std::string plain =
+      "base_model: a/b\nadapter: lora\nlora_r: 8\nlora_target_linear: true\nload_in_8bit: true\n";
+  EXPECT_EQ(read(plain + "bf16: false\n")->weights, Half::fp16);
+  EXPECT_EQ(read(plain + "bf16: false\n")->mixed_precision, Half::none);
+  EXPECT_EQ(read(plain + "bf16: true\n")->weights, Half::bf16);
+  EXPECT_FALSE(read("base_model: a/b\nsequence_len: 64\nload_in_8bit: true\n"));
+  EXPECT_FALSE(read(kModel + "adapter: qlora\nlora_r: 8\nlora_target_linear: true\n"
+                             "load_in_4bit: true\nload_in_8bit: true\n"));
+}
+
 // On by themselves, and of every layer where nothing runs again.
 TEST(Axolotl, LoraKernels) {
   EXPECT_TRUE(has_note(*read(kLora), "LoRA kernels, on by default"));
@@ -163,7 +184,7 @@ TEST(Axolotl, Fsdp) {
 
 TEST(Axolotl, WhatIsNotModelledNamesItsPlace) {
   for (const char* key :
-       {"rl", "load_in_8bit", "relora", "qat", "unfrozen_parameters", "torch_compile", "tiled_mlp",
+       {"rl", "gptq", "relora", "qat", "unfrozen_parameters", "torch_compile", "tiled_mlp",
         "activation_offloading", "fp8", "processor_type", "quantize_moe_experts"}) {
     const auto setup = read(kModel + key + ": true\n");
     ASSERT_FALSE(setup) << key;

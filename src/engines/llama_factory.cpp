@@ -54,7 +54,7 @@ Result<void> check_modelled(const SettingValues& in) {
 Result<void> read_quantization(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto bits, in.count("quantization_bit"));
   if (!bits) return {};
-  if (*bits != 4) return in.not_modelled("quantization_bit", "4");
+  if (*bits != 4 && *bits != 8) return in.not_modelled("quantization_bit", "4 or 8");
   HEADROOM_ASSIGN(const auto method, in.words("quantization_method"));
   if (method && *method != "bnb" && *method != "bitsandbytes") {
     return in.not_modelled("quantization_method", "bnb");
@@ -65,9 +65,9 @@ Result<void> read_quantization(const SettingValues& in, TrainingSetup& setup) {
     return in.not_modelled("quantization_bit",
                            setup.tuning == Tuning::dora
                                ? "use_dora: false"
-                               : "finetuning_type: lora, what is in 4 bits is not trained");
+                               : "finetuning_type: lora, what is quantized is not trained");
   }
-  setup.tuning = Tuning::qlora;
+  setup.tuning = *bits == 8 ? Tuning::lora_8bit : Tuning::qlora;
   return {};
 }
 
@@ -127,10 +127,11 @@ Result<void> read_types(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto is_pure, in.truth("pure_bf16"));
   const bool is_full = setup.tuning == Tuning::full;
   HEADROOM_ASSIGN(const auto upcasts, in.truth("upcast_layernorm"));
-  if (upcasts.value_or(false) && setup.tuning != Tuning::qlora && !is_full) {
+  const bool is_quantized = setup.tuning == Tuning::qlora || setup.tuning == Tuning::lora_8bit;
+  if (upcasts.value_or(false) && !is_quantized && !is_full) {
     return in.not_modelled("upcast_layernorm", "false, or quantization_bit: 4");
   }
-  if (setup.tuning == Tuning::qlora) {
+  if (is_quantized) {
     // No prepare_model_for_kbit_training.
     setup.prepared = upcasts.value_or(false) ? Prepared::norms : Prepared::none;
   }
@@ -194,8 +195,8 @@ Result<void> read_checkpoints(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto is_disabled, in.truth("disable_gradient_checkpointing"));
   if (!is_disabled.value_or(false)) setup.checkpoints = true;
   setup.checkpoints = setup.checkpoints.value_or(false);
-  HEADROOM_ASSIGN(const auto reentrant, in.truth("use_reentrant_gc"));
-  setup.reentrant = reentrant.value_or(true) && setup.sharing != Sharing::fsdp2;
+  HEADROOM_ASSIGN(const auto is_reentrant, in.truth("use_reentrant_gc"));
+  setup.is_reentrant = is_reentrant.value_or(true) && setup.sharing != Sharing::fsdp2;
   HEADROOM_ASSIGN(const auto looks, in.truth("ddp_find_unused_parameters"));
   const bool is_full = setup.tuning == Tuning::full;
   setup.finds_unused = looks.value_or(is_full && !*setup.checkpoints);

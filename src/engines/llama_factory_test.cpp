@@ -58,7 +58,21 @@ TEST(LlamaFactory, FourBits) {
     EXPECT_FALSE(read(four + more)) << more;
   }
   EXPECT_FALSE(read(kModel + "finetuning_type: full\nquantization_bit: 4\n"));
-  EXPECT_FALSE(read(kModel + "quantization_bit: 8\n"));
+  EXPECT_FALSE(read(kModel + "quantization_bit: 6\n"));
+}
+
+TEST(LlamaFactory, EightBits) {
+  const auto setup = read(kModel + "quantization_bit: 8\nbf16: true\n");
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->tuning, Tuning::lora_8bit);
+  EXPECT_EQ(setup->prepared, Prepared::none);
+  EXPECT_EQ(setup->weights, Half::bf16);
+  EXPECT_EQ(setup->is_reentrant, true);
+  const std::string eight = kModel + "quantization_bit: 8\n";
+  EXPECT_EQ(read(eight + "use_reentrant_gc: false\n")->is_reentrant, false);
+  EXPECT_EQ(read(eight + "upcast_layernorm: true\n")->prepared, Prepared::norms);
+  EXPECT_FALSE(read(eight + "quantization_method: eetq\n"));
+  EXPECT_FALSE(read(kModel + "finetuning_type: full\nquantization_bit: 8\n"));
 }
 
 TEST(LlamaFactory, AdaptersAsTheyAreSaid) {

@@ -30,10 +30,8 @@ constexpr auto kOfItsCommands = std::to_array<std::string_view>(
 
 // What changes memory, and nobody has modelled.
 Result<void> check_modelled(const SettingValues& in) {
-  for (const char* key : {"activation_offloading", "load_in_8bit"}) {
-    HEADROOM_ASSIGN(const auto is_on, in.truth(key));
-    if (is_on.value_or(false)) return in.not_modelled(key, "false");
-  }
+  HEADROOM_ASSIGN(const auto offloads, in.truth("activation_offloading"));
+  if (offloads.value_or(false)) return in.not_modelled("activation_offloading", "false");
   HEADROOM_ASSIGN(const auto smoothing, in.number("label_smoothing_factor", 1));
   if (smoothing.value_or(0) > 0) return in.not_modelled("label_smoothing_factor", "0");
   for (const char* key : {"parallelism_config", "optim_target_modules"}) {
@@ -66,8 +64,8 @@ Result<void> read_checkpointing(const SettingValues& in, TrainingSetup& setup) {
     HEADROOM_ASSIGN(const JsonView view, in.view().get_object(more));
     HEADROOM_ASSIGN(const auto offloads, view.optional_bool("offload"));
     if (offloads.value_or(false)) return view.error_at("offload", "is not modelled", "false");
-    HEADROOM_ASSIGN(setup.reentrant, view.optional_bool("use_reentrant"));
     HEADROOM_ASSIGN(setup.checkpoints_every, view.optional_int("every_n_layers", 1, kMostCount));
+    HEADROOM_ASSIGN(setup.is_reentrant, view.optional_bool("use_reentrant"));
   }
   return {};
 }
@@ -106,6 +104,32 @@ Result<void> read_weights(const SettingValues& in, TrainingSetup& setup) {
   return {};
 }
 
+// Weights of 4 bits or 8. Beside the latter TRL (trl/trainer/sft_trainer.py, 2026) prepares nothing
+// and casts adapters to bf16.
+Result<void> read_tuning(const SettingValues& in, TrainingSetup& setup) {
+  HEADROOM_ASSIGN(const auto has_adapters, in.truth("use_peft"));
+  HEADROOM_ASSIGN(const auto has_4_bits, in.truth("load_in_4bit"));
+  HEADROOM_ASSIGN(const auto has_8_bits, in.truth("load_in_8bit"));
+  const bool is_narrow = has_4_bits.value_or(false);
+  const bool is_wide = has_8_bits.value_or(false);
+  if (is_narrow && is_wide) {
+    return in.view().error_at("load_in_8bit", "is on beside load_in_4bit", "one of them");
+  }
+  if (!has_adapters) {
+    if (!is_narrow && !is_wide) return {};
+    return in.not_modelled(is_narrow ? "load_in_4bit" : "load_in_8bit",
+                           "with use_peft: what is quantized is not trained");
+  }
+  setup.tuning = !*has_adapters ? Tuning::full
+                 : is_narrow    ? Tuning::qlora
+                 : is_wide      ? Tuning::lora_8bit
+                                : Tuning::lora;
+  if (setup.tuning != Tuning::lora_8bit) return {};
+  setup.prepared = Prepared::none;
+  setup.adapters = Half::bf16;
+  return {};
+}
+
 // The model and its adapters, as TRL's scripts are told of them.
 Result<void> read_model(const SettingValues& in, TrainingSetup& setup) {
   HEADROOM_ASSIGN(setup.model, in.words("model_name_or_path"));
@@ -114,15 +138,7 @@ Result<void> read_model(const SettingValues& in, TrainingSetup& setup) {
     HEADROOM_ASSIGN(const auto length, in.count(key));
     if (length) setup.sequence = length;
   }
-  HEADROOM_ASSIGN(const auto has_adapters, in.truth("use_peft"));
-  HEADROOM_ASSIGN(const auto is_quantized, in.truth("load_in_4bit"));
-  if (has_adapters) {
-    setup.tuning = !*has_adapters                 ? Tuning::full
-                   : is_quantized.value_or(false) ? Tuning::qlora
-                                                  : Tuning::lora;
-  } else if (is_quantized.value_or(false)) {
-    return in.not_modelled("load_in_4bit", "with use_peft: what is in 4 bits is not trained");
-  }
+  HEADROOM_TRY(read_tuning(in, setup));
   HEADROOM_ASSIGN(setup.lora_rank, in.count("lora_r"));
   HEADROOM_ASSIGN(setup.lora_targets, in.names("lora_target_modules"));
   HEADROOM_ASSIGN(setup.has_liger, in.truth("use_liger_kernel"));

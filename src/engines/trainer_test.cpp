@@ -45,6 +45,19 @@ TEST(Trainer, AdaptersAsTrlIsTold) {
   EXPECT_EQ(setup.weights, Half::bf16);
 }
 
+TEST(Trainer, AdaptersBesideEightBits) {
+  const std::string eight = "output_dir: o\nbf16: true\nuse_peft: true\nload_in_8bit: true\n";
+  const auto setup = read(eight);
+  ASSERT_TRUE(setup) << setup.error().to_string();
+  EXPECT_EQ(setup->tuning, Tuning::lora_8bit);
+  EXPECT_EQ(setup->prepared, Prepared::none);
+  EXPECT_EQ(setup->adapters, Half::bf16);
+  EXPECT_FALSE(setup->is_reentrant);
+  EXPECT_EQ(read(eight + "gradient_checkpointing_kwargs:\n  use_reentrant: true\n")->is_reentrant,
+            true);
+  EXPECT_FALSE(read(eight + "load_in_4bit: true\n"));
+}
+
 TEST(Trainer, AScriptSaysTheSame) {
   const TrainingSetup setup = *read_script(
       "B=4\ntorchrun --nproc-per-node=8 --nnodes 2 train.py --per_device_train_batch_size $B \\\n"

@@ -24,9 +24,9 @@ enum class Sharing : uint8_t { none, ddp, fsdp1, fsdp2, zero1, zero2, zero3 };
 enum class Half : uint8_t { none, bf16, fp16 };
 
 // What of the model is trained.
-enum class Tuning : uint8_t { full, lora, dora, qlora };
+enum class Tuning : uint8_t { full, lora, dora, qlora, lora_8bit };
 
-// What of a model beside weights in 4 bits is cast to float32.
+// What of a model beside weights in 4 bits or 8 is cast to float32.
 enum class Prepared : uint8_t { none, norms, others };
 
 // The loss, where it is not the model's own.
@@ -55,9 +55,9 @@ struct TrainingSetup {
   bool is_trainer = false;              // and transformers' Trainer is around it
   std::optional<Half> reduced;          // gradients, of fully_shard's; none: in float32
   std::optional<bool> checkpoints;
-  std::optional<bool> reentrant;               // of the two kinds of checkpoints
   bool checkpoints_half_the_products = false;  // and what is no product: torchtitan's selective
   std::optional<int64_t> checkpoints_every;    // so many layers one
+  std::optional<bool> is_reentrant;            // PyTorch's first kind; none said: transformers' own
   std::optional<int64_t> batch;
   std::optional<int64_t> grad_accum;
   std::optional<bool> syncs_each_batch;  // of accelerate's loop: gradients of FSDP are reduced so

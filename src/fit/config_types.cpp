@@ -78,11 +78,17 @@ Result<void> take_quantization_config(Scenario& s) {
   HEADROOM_ASSIGN(const std::string method, method_of(*quantization));
   const bool is_gptq = method == "gptq";
   if (s.question.method == Method::gptq_lora && is_gptq) return take_gptq(s, *quantization);
-  if (s.question.method == Method::qlora && method == "bitsandbytes") return {};
+  HEADROOM_ASSIGN(const auto has_8_bits, quantization->optional_bool("load_in_8bit"));
+  const bool is_wide = has_8_bits.value_or(false);
+  const Method counting = is_wide ? Method::lora_8bit : Method::qlora;
+  if (s.question.method == counting && method == "bitsandbytes") return {};
   std::string warning = "config.json says that its weights are quantized by " +
                         method.substr(0, 40) + "; they are taken as they were before";
   if (is_gptq) warning += " (--method gptq-lora counts them as they are)";
-  if (method == "bitsandbytes") warning += " (--method qlora counts them as they are)";
+  if (method == "bitsandbytes") {
+    warning += std::string(" (--method ") + (is_wide ? "lora-8bit" : "qlora") +
+               " counts them as they are)";
+  }
   s.warnings.push_back(std::move(warning));
   return {};
 }

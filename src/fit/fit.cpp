@@ -11,6 +11,7 @@
 #include "fit/measured/correction.h"
 #include "fit/megatron/moves.h"
 #include "fit/megatron/question.h"
+#include "fit/paged_states.h"
 #include "fit/prediction.h"
 #include "fit/scenario/errors.h"
 #include "fit/scenario/graph.h"
@@ -326,9 +327,21 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
   HEADROOM_TRY(add_tensor_notes(scenario, answer));
   add_division_notes(question, answer);
   if (question.stages > 1) add_pipeline_notes(scenario, answer);
-  if (question.method == Method::qlora) {
+  if (question.method == Method::lora_8bit) {
+    answer.notes.emplace_back(
+        "no column of a product's input is taken to have a value of 6 or more "
+        "(llm_int8_threshold), "
+        "which is a matter of data: such columns are kept a second time until backward, and "
+        "multiplied in the input's type");
+  }
+  if (has_bitsandbytes_base(question)) {
     HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
     std::string note = note_on_unquantized_experts(scenario, *step->graph);
+    if (!note.empty()) answer.notes.push_back(std::move(note));
+  }
+  if (scenario.train.optimizer.bitsandbytes.is_paged) {
+    HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+    std::string note = note_on_paged_states(scenario, *step->graph);
     if (!note.empty()) answer.notes.push_back(std::move(note));
   }
   if (!question.lora_targets.empty()) {

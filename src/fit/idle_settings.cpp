@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "fit/optimizer_words.h"
 #include "fit/stage3_flags.h"
 
 namespace headroom::fit {
@@ -61,8 +62,11 @@ constexpr std::array kRules{
     IdleRule{"overlap-comm", is_no_zero, kNoZero},
     IdleRule{"ia3-feedforward", [](const FitQuestion& q) { return q.method != Method::ia3; },
              "it belongs to --method ia3"},
-    IdleRule{"kbit-preparation", [](const FitQuestion& q) { return q.method != Method::qlora; },
-             "it belongs to --method qlora"},
+    IdleRule{"kbit-preparation", [](const FitQuestion& q) { return !has_bitsandbytes_base(q); },
+             "it belongs to --method qlora and lora-8bit"},
+    IdleRule{"checkpointing-kind",
+             [](const FitQuestion& q) { return q.checkpointing.kind == CheckpointingKind::none; },
+             "nothing is checkpointed"},
     IdleRule{"gptq-group", [](const FitQuestion& q) { return q.method != Method::gptq_lora; },
              "it belongs to --method gptq-lora"},
     IdleRule{"use-cache",
@@ -72,8 +76,8 @@ constexpr std::array kRules{
              "transformers makes no cache where it checkpoints"},
     IdleRule{"accelerate",
              [](const FitQuestion& q) {
-               const bool is_8_bit = q.optimizer == Optimizer::adamw_8bit ||
-                                     q.optimizer == Optimizer::paged_adamw_8bit;
+               const auto kept = bitsandbytes_of(q.optimizer);
+               const bool is_8_bit = kept && kept->has_8_bits;
                const bool accumulates =
                    is_fsdp(q.division) && q.grad_accum > 1 && !q.sync_each_batch;
                const bool is_sharded = q.division == Division::fsdp2;

@@ -9,6 +9,7 @@
 #include "fit/compile_words.h"
 #include "fit/element_words.h"
 #include "fit/expert_imbalance.h"
+#include "fit/optimizer_words.h"
 #include "fit/search/method_words.h"
 #include "fit/search/network.h"
 #include "fit/stage3_flags.h"
@@ -24,20 +25,6 @@ constexpr std::array<Word<Dtype>, 3> kDtypes{
 constexpr std::array<Word<MixedPrecision>, 3> kMixedPrecisions{{{"none", MixedPrecision::none},
                                                                 {"bf16", MixedPrecision::bf16},
                                                                 {"fp16", MixedPrecision::fp16}}};
-constexpr std::array<Word<Optimizer>, 9> kOptimizers{
-    {{"adamw", Optimizer::adamw},
-     {"adam", Optimizer::adam},
-     {"sgd", Optimizer::sgd},
-     {"sgd-momentum", Optimizer::sgd_momentum},
-     {"adafactor", Optimizer::adafactor},
-     {"hf-adafactor", Optimizer::hf_adafactor},
-     {"lion", Optimizer::lion},
-     {"adamw-8bit", Optimizer::adamw_8bit},
-     {"paged-adamw-8bit", Optimizer::paged_adamw_8bit}}};
-constexpr std::array<Word<OptimizerLoop>, 4> kLoops{{{"", OptimizerLoop::automatic},
-                                                     {"-foreach", OptimizerLoop::foreach},
-                                                     {"-fused", OptimizerLoop::fused},
-                                                     {"-loop", OptimizerLoop::loop}}};
 constexpr std::array<Word<Attention>, 8> kAttentions{{{"auto", Attention::automatic},
                                                       {"eager", Attention::eager},
                                                       {"sdpa", Attention::sdpa},
@@ -73,6 +60,8 @@ constexpr std::array<Word<step::Reshards>, 3> kReshards{
     {{"true", step::Reshards::layers},
      {"but-last", step::Reshards::all_but_last_layer},
      {"false", step::Reshards::none}}};
+constexpr std::array<Word<bool>, 2> kCheckpointKinds{
+    {{"reentrant", true}, {"non-reentrant", false}}};
 constexpr std::array<Word<bool>, 2> kSwitches{{{"true", true}, {"false", false}}};
 
 // Text that ends up in tables and pages: printable ASCII or UTF-8, no control characters.
@@ -94,45 +83,6 @@ Result<void> version(std::string_view name, std::string_view words, std::string&
                     dot + 1 < words.size() && is_digit(words[0]) && is_digit(words[dot + 1]);
   if (!good) return refuse(name, words, "a version like 2.4 or 4.48.1");
   return printable(name, words, field);
-}
-
-// An optimizer that is not known, by the nearest of the words that are: with and without suffix.
-Error refuse_optimizer(std::string_view words) {
-  std::vector<std::string> known;
-  std::string expected = "one of ";
-  for (const Word<Optimizer>& kind : kOptimizers) {
-    expected += (known.empty() ? "" : ", ") + std::string(kind.word);
-    for (const Word<OptimizerLoop>& loop : kLoops) {
-      known.push_back(std::string(kind.word) + std::string(loop.word));
-    }
-  }
-  const std::vector<std::string_view> views(known.begin(), known.end());
-  return refuse("optimizer", words, std::move(expected), nearest_word(words, views));
-}
-
-// "adamw-fused" is adamw, walked fused; the kinds that torch.optim does not have take no suffix.
-Result<void> set_optimizer(std::string_view words, FitQuestion& question) {
-  std::string_view kind = words;
-  OptimizerLoop loop = OptimizerLoop::automatic;
-  for (const Word<OptimizerLoop>& entry : kLoops) {
-    if (!entry.word.empty() && words.ends_with(entry.word)) {
-      kind = words.substr(0, words.size() - entry.word.size());
-      loop = entry.value;
-    }
-  }
-  Optimizer optimizer = Optimizer::adamw;
-  if (!choose("optimizer", kind, kOptimizers, optimizer)) return refuse_optimizer(words);
-  const bool torch_walks = optimizer <= Optimizer::adafactor;
-  if (!torch_walks && loop != OptimizerLoop::automatic) {
-    return refuse("optimizer", words,
-                  "an optimizer of torch.optim, so it takes no -foreach, -fused or -loop");
-  }
-  if (optimizer == Optimizer::adafactor && loop == OptimizerLoop::fused) {
-    return refuse("optimizer", words, "in torch.optim: Adafactor has no fused kernel");
-  }
-  question.optimizer = optimizer;
-  question.optimizer_loop = loop;
-  return {};
 }
 
 // Names with commas between them.
@@ -249,7 +199,8 @@ constexpr std::array<Field, 61> kFields{{
       "weights, mixed precision and fp32 beside one another, which changes what is trained"},
      [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",
-      "full, lora (rsLoRA needs the same), dora, ia3, qlora, gptq-lora; one of N GPUs: ddp:N, "
+      "full, lora (rsLoRA needs the same), dora, ia3, qlora, lora-8bit, gptq-lora; one of N GPUs: "
+      "ddp:N, "
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
       "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
@@ -343,7 +294,9 @@ constexpr std::array<Field, 61> kFields{{
      }},
     {{"optimizer", "KIND",
       "adamw, adam, sgd, sgd-momentum, adafactor (each also -foreach, -fused, -loop), "
-      "hf-adafactor (transformers'), lion, adamw-8bit, paged-adamw-8bit"},
+      "hf-adafactor (transformers'); bitsandbytes' lion, lion-8bit, paged-lion, paged-lion-8bit, "
+      "adamw-8bit, paged-adamw, paged-adamw-8bit, ademamix, ademamix-8bit, paged-ademamix, "
+      "paged-ademamix-8bit, rmsprop-bnb, rmsprop-bnb-8bit"},
      [](FitQuestion& q, std::string_view w) { return set_optimizer(w, q); }},
     {{"optimizer-in-backward", "", "step each parameter as its gradient arrives, and free it"},
      [](FitQuestion& q, std::string_view w) {
@@ -363,7 +316,8 @@ constexpr std::array<Field, 61> kFields{{
     {{"kernels", "WHOSE", "fused kernels: none, liger (Liger-Kernel's), fast (fms-acceleration's)"},
      [](FitQuestion& q, std::string_view w) { return choose("kernels", w, kKernels, q.kernels); }},
     {{"kbit-preparation", "WHAT",
-      "with qlora, cast to float32: none (so FSDP and ZeRO), norms (TRL), others (all but norms, "
+      "with qlora and lora-8bit, cast to float32: none (so FSDP and ZeRO), norms (TRL), others "
+      "(all but norms, "
       "embeddings and head: axolotl), all (peft)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("kbit-preparation", w, kPreparations, q.kbit_preparation);
@@ -376,10 +330,10 @@ constexpr std::array<Field, 61> kFields{{
       "selective-every-N (of the products, each N-th runs again: torchtitan's is 2)"},
      [](FitQuestion& q, std::string_view w) { return set_checkpointing(w, q.checkpointing); }},
     {{"checkpointing-kind", "KIND",
-      "of PyTorch's two: reentrant or non-reentrant; else as transformers' version has it"},
+      "of PyTorch's two: reentrant, non-reentrant; else transformers' own, the second since 5.0. "
+      "Beside lora-8bit the second lets go of little"},
      [](FitQuestion& q, std::string_view w) {
-       constexpr std::array<Word<bool>, 2> kKinds{{{"reentrant", true}, {"non-reentrant", false}}};
-       return choose("checkpointing-kind", w, kKinds, q.reentrant.emplace());
+       return choose("checkpointing-kind", w, kCheckpointKinds, q.reentrant.emplace());
      }},
     {{"compile", "PARTS",
       "what torch.compile is called on: none, model (all of it, as a Trainer's torch_compile has "
@@ -579,17 +533,17 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
       add(kStage3Flags[i].name(), elements_words(q.stage3[i]));
     }
   }
-  add("optimizer", word_of(kOptimizers, q.optimizer) + word_of(kLoops, q.optimizer_loop));
+  add("optimizer", optimizer_words(q));
   add_switch("optimizer-in-backward", q.optimizer_in_backward);
   add("offload", word_of(kOffloads, q.offload));
   if (!q.freeze.empty()) add("freeze", join(q.freeze));
   add("kernels", word_of(kKernels, q.kernels));
-  if (q.method == Method::qlora) {
+  if (has_bitsandbytes_base(q)) {
     add("kbit-preparation", word_of(kPreparations, q.kbit_preparation));
   }
   if (q.method == Method::gptq_lora) add("gptq-group", std::to_string(q.gptq_group));
   add("checkpointing", checkpointing_word(q.checkpointing));
-  if (q.reentrant) add("checkpointing-kind", *q.reentrant ? "reentrant" : "non-reentrant");
+  if (q.reentrant) add("checkpointing-kind", word_of(kCheckpointKinds, *q.reentrant));
   add("compile", compile_word(q.compile));
   add("float8", word_of(kFloat8s, q.float8));
   add("attention", word_of(kAttentions, q.attention));

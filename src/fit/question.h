@@ -28,7 +28,7 @@ namespace headroom::fit {
 
 enum class Dtype : uint8_t { bf16, fp16, fp32 };
 enum class MixedPrecision : uint8_t { none, bf16, fp16 };
-enum class Method : uint8_t { full, lora, dora, ia3, qlora, gptq_lora };
+enum class Method : uint8_t { full, lora, dora, ia3, qlora, lora_8bit, gptq_lora };
 enum class Optimizer : uint8_t {
   adamw,
   adam,
@@ -36,9 +36,19 @@ enum class Optimizer : uint8_t {
   sgd_momentum,
   adafactor,     // torch.optim's
   hf_adafactor,  // transformers', which its Trainer means by the name
-  lion,
+  lion,          // bitsandbytes', as are those below
+  lion_8bit,
+  paged_lion,
+  paged_lion_8bit,
   adamw_8bit,
+  paged_adamw,
   paged_adamw_8bit,
+  ademamix,
+  ademamix_8bit,
+  paged_ademamix,
+  paged_ademamix_8bit,
+  rmsprop_bnb,
+  rmsprop_bnb_8bit,
 };
 // How a step is divided among devices.
 enum class Division : uint8_t {
@@ -160,7 +170,7 @@ struct FitQuestion {
   Kernels kernels = Kernels::none;
   KbitPreparation kbit_preparation = KbitPreparation::all;
   Checkpointing checkpointing;
-  std::optional<bool> reentrant;  // else as transformers' version has it
+  std::optional<bool> reentrant;  // checkpoints; none: as transformers has it by its version
   step::CompiledParts compile;
   Float8 float8 = Float8::none;
   Attention attention = Attention::automatic;
@@ -237,7 +247,12 @@ struct QuestionFlag {
 }
 // Whether what adapters stand beside is quantized.
 [[nodiscard]] inline bool has_quantized_base(const FitQuestion& question) {
-  return question.method == Method::qlora || question.method == Method::gptq_lora;
+  return question.method == Method::qlora || question.method == Method::lora_8bit ||
+         question.method == Method::gptq_lora;
+}
+// Whether by bitsandbytes, in 4 bits or 8.
+[[nodiscard]] inline bool has_bitsandbytes_base(const FitQuestion& question) {
+  return question.method == Method::qlora || question.method == Method::lora_8bit;
 }
 [[nodiscard]] inline bool offloads_optimizer(const FitQuestion& question) {
   return question.offload == Offload::optimizer ||

@@ -18,7 +18,7 @@ constexpr const char* kLeftAlone =
 }  // namespace
 
 std::string note_on_unquantized_experts(const Scenario& scenario, const model::Graph& graph) {
-  if (scenario.question.method != Method::qlora) return {};
+  if (!has_bitsandbytes_base(scenario.question)) return {};
   int64_t bytes = 0;
   bool are_wide = false;
   for (const model::Parameter& parameter : graph.parameters) {

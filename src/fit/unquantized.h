@@ -8,7 +8,8 @@
 
 namespace headroom::fit {
 
-// Of a QLoRA whose graph has experts as parameters of three dimensions; empty for any other.
+// Of weights that bitsandbytes quantizes whose graph has experts as parameters of three dimensions;
+// empty for any other.
 [[nodiscard]] std::string note_on_unquantized_experts(const Scenario& scenario,
                                                       const model::Graph& graph);
 

@@ -47,9 +47,10 @@ enum class ParameterRole : uint8_t {
 
 // How a weight comes to be that is quantized on the device while the model is loaded: first a copy
 // in the model's type, and its blocks' maxima; then the weight and its tables; the first two go
-// again.
+// again. One of 8 bits is made of a second copy, in float16, and behind its table.
 struct Loading {
   Dims copy;
+  bool has_8_bits = false;
   int64_t maxima = 0;            // in float32; none where they stay
   std::vector<uint32_t> tables;  // indices of buffers
 };

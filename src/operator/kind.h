@@ -38,6 +38,7 @@ enum class OpGroup : uint8_t {
   X(convolution, gemm)               \
   X(grouped_mm, gemm)                \
   X(quantized_linear, gemm)          \
+  X(int8_mm, gemm)                   \
   X(float8_linear, gemm)             \
   X(solve_triangular, gemm)          \
   X(sdpa, attention)                 \

@@ -148,7 +148,9 @@ class Ddp final : public ParallelMethod {
   void broadcast(const std::vector<Tensor>& tensors) {
     CategoryScope scope(recorder_, Category::communication);
     std::deque<Tensor> in_flight;
-    for (const std::vector<size_t>& group : by_size(tensors, std::span(&kBroadcastBytes, 1))) {
+    Groups groups = by_size(tensors, std::span(&kBroadcastBytes, 1));
+    std::ranges::sort(groups, {}, [](const std::vector<size_t>& group) { return group[0]; });
+    for (const std::vector<size_t>& group : groups) {
       if (in_flight.size() == kBroadcastsInFlight) in_flight.pop_front();
       if (group.size() == 1) {
         in_flight.emplace_back();

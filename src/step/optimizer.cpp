@@ -28,9 +28,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
     case OptimizerKind::adafactor:
     case OptimizerKind::hf_adafactor:
       return make_adafactor(options, parameters);
-    case OptimizerKind::lion:
-    case OptimizerKind::adamw_8bit:
-    case OptimizerKind::paged_adamw_8bit:
+    case OptimizerKind::bitsandbytes:
       return make_bitsandbytes(options, parameters);
   }
   return make_adam(options, parameters);

@@ -20,11 +20,20 @@ enum class OptimizerKind : uint8_t {
   adamw,
   adafactor,     // torch.optim's
   hf_adafactor,  // transformers', which its Trainer uses
-  lion,          // bitsandbytes, as are those below
-  adamw_8bit,
-  paged_adamw_8bit,
+  bitsandbytes,
 };
 enum class OptimizerImplementation : uint8_t { foreach, fused, loop };
+
+// What an optimizer of bitsandbytes keeps of a parameter: AdamW a state of each, Lion and RMSprop
+// the first, AdEMAMix two in one as the first.
+struct BitsAndBytes {
+  int first_means = 1;
+  int second_means = 1;
+  bool has_8_bits = false;  // of large parameters, with scales by blocks
+  bool is_paged = false;    // of larger ones, in unified memory
+  op::Version version{0, 45};
+  bool operator==(const BitsAndBytes&) const = default;
+};
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -36,7 +45,7 @@ struct OptimizerOptions {
   bool states_on_cpu = false;   // and so is the step, of all but small parameters
   // HF's Trainer makes two parameter groups: what decays (matrices), and norms and biases.
   bool decay_groups = true;
-  op::Version bitsandbytes{0, 45};
+  BitsAndBytes bitsandbytes;
   // HF's Trainer has bitsandbytes keep embeddings' states in float32 (Trainer.create_optimizer).
   bool wide_embedding_states = false;
 };
@@ -54,6 +63,10 @@ struct OptimizedParameter {
 // `tensor` is what the optimizer steps: the parameter, or a rank's part of it.
 [[nodiscard]] OptimizedParameter optimized_parameter(op::Tensor tensor,
                                                      const model::Parameter& parameter);
+
+// Of a parameter's states what is in unified memory, outside of the caching allocator.
+[[nodiscard]] int64_t paged_bytes(const OptimizerOptions& options, int64_t elements,
+                                  bool is_embedding);
 
 class Optimizer {
  public:

@@ -164,45 +164,68 @@ TEST(Optimizer, AdafactorKeepsRowsAndColumns) {
   EXPECT_GE(transformers.temporary_peak(), 4 * 100'000 * 4);  // float32 copies of the largest
 }
 
-TEST(Optimizer, EightBitStatesHaveScalesAndMaps) {
-  OptimizerOptions options = options_of(OptimizerKind::adamw_8bit, OptimizerImplementation::loop);
-  Bench bench(options);
+OptimizerOptions of_bitsandbytes(const BitsAndBytes& kept) {
+  OptimizerOptions options = options_of(OptimizerKind::bitsandbytes, OptimizerImplementation::loop);
+  options.bitsandbytes = kept;
+  return options;
+}
+
+int64_t states_of(const OptimizerOptions& options, bool matrix_is_embedding = false) {
+  Bench bench(options, matrix_is_embedding);
   bench.step();
-  const int64_t blocks = 391 + 79;  // of 256 elements
-  const int64_t small = 200 * 4;    // too small: float32
-  EXPECT_EQ(bench.live(memory::Category::optimizer_state),
-            2 * (120'000 + blocks * 4 + small) + 2 * 1024);
   EXPECT_EQ(bench.temporary_peak(), 0);
+  const int64_t kept = bench.live(memory::Category::optimizer_state);
+  bench.step();  // makes no more states
+  EXPECT_EQ(bench.live(memory::Category::optimizer_state), kept);
+  return kept;
+}
 
-  options.bitsandbytes = {0, 43};  // blocks of 2,048
-  Bench before(options);
-  before.step();
-  EXPECT_EQ(before.live(memory::Category::optimizer_state),
-            2 * (120'000 + (49 + 10) * 4 + small) + 2 * 1024);
+constexpr int64_t kBlocks = 391 + 79;  // of 256 elements
+constexpr int64_t kSmall = 200 * 4;    // too small for 8 bits: float32
+constexpr int64_t kMap = 1024;
 
-  options = options_of(OptimizerKind::adamw_8bit, OptimizerImplementation::loop);
-  Bench plain(options, true);
-  plain.step();
-  EXPECT_EQ(plain.live(memory::Category::optimizer_state),
-            bench.live(memory::Category::optimizer_state));
+TEST(Optimizer, EightBitStatesHaveScalesAndMaps) {
+  OptimizerOptions options = of_bitsandbytes({.has_8_bits = true});
+  const int64_t plain = states_of(options);
+  EXPECT_EQ(plain, 2 * (120'000 + kBlocks * 4 + kSmall) + 2 * kMap);
+  EXPECT_EQ(states_of(options, true), plain);
+
+  options.bitsandbytes.version = {0, 43};  // blocks of 2,048
+  EXPECT_EQ(states_of(options), 2 * (120'000 + (49 + 10) * 4 + kSmall) + 2 * kMap);
+
+  options = of_bitsandbytes({.has_8_bits = true});
   options.wide_embedding_states = true;  // as HF's Trainer has it
-  Bench embedding(options, true);
-  embedding.step();
-  EXPECT_EQ(embedding.live(memory::Category::optimizer_state),
-            2 * (100'000 * 4 + 20'000 + 79 * 4 + small) + 2 * 1024);
+  EXPECT_EQ(states_of(options, true), 2 * (100'000 * 4 + 20'000 + 79 * 4 + kSmall) + 2 * kMap);
 }
 
 TEST(Optimizer, PagedStatesOfLargeParametersAreNotTheAllocators) {
-  Bench bench(options_of(OptimizerKind::paged_adamw_8bit, OptimizerImplementation::loop));
+  const BitsAndBytes narrow{.has_8_bits = true, .is_paged = true};
+  EXPECT_EQ(states_of(of_bitsandbytes(narrow)),
+            2 * (391 * 4 + 20'000 + 79 * 4 + kSmall) + 2 * kMap);
+  EXPECT_EQ(states_of(of_bitsandbytes({.is_paged = true})), 2 * (20'000 + 200) * 4);
+
+  // They move all the same, those of an embedding as wide as they are.
+  Bench bench(of_bitsandbytes({.is_paged = true}));
   bench.step();
-  EXPECT_EQ(bench.live(memory::Category::optimizer_state),
-            2 * (391 * 4 + 20'000 + 79 * 4 + 200 * 4) + 2 * 1024);
+  EXPECT_EQ(bench.traffic().written_bytes, kElements * (2 + 2 * 4));
+  OptimizerOptions options = of_bitsandbytes(narrow);
+  options.wide_embedding_states = true;
+  Bench wide(options, true);
+  wide.step();
+  EXPECT_EQ(wide.traffic().written_bytes - bench.traffic().written_bytes,
+            2 * (79 * 4 - 20'000 * 3));
 }
 
-TEST(Optimizer, LionKeepsOneStateInFloat32) {
-  Bench bench(options_of(OptimizerKind::lion, OptimizerImplementation::loop));
-  bench.step();
-  EXPECT_EQ(bench.live(memory::Category::optimizer_state), kElements * 4);
+TEST(Optimizer, LionKeepsTheFirstStateAlone) {
+  EXPECT_EQ(states_of(of_bitsandbytes({.second_means = 0})), kElements * 4);
+  EXPECT_EQ(states_of(of_bitsandbytes({.second_means = 0, .has_8_bits = true})),
+            120'000 + kBlocks * 4 + kSmall + kMap);
+}
+
+TEST(Optimizer, AdEMAMixHasTwoMeansInTheFirstState) {
+  EXPECT_EQ(states_of(of_bitsandbytes({.first_means = 2})), 3 * kElements * 4);
+  EXPECT_EQ(states_of(of_bitsandbytes({.first_means = 2, .has_8_bits = true})),
+            3 * (120'000 + kBlocks * 4 + kSmall) + 2 * kMap);
 }
 
 TEST(Clip, HoldsPartialNormsAndANumberATensor) {

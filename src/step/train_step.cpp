@@ -410,20 +410,27 @@ class TrainingRun {
   void construct_parameter(const Parameter& parameter) {
     if (parameter.tied_to) return;
     Tensor copy;
-    Tensor maxima;
-    if (const auto& loading = parameter.loading) {
+    Tensor second;  // in float16, or the maxima
+    const auto& loading = parameter.loading;
+    if (loading) {
       recorder_.set_category(Category::temporary);
       copy = eager_.empty(loading->copy, options_.weights);
-      if (loading->maxima > 0) maxima = eager_.empty({loading->maxima}, op::DType::f32);
+      if (loading->maxima > 0) second = eager_.empty({loading->maxima}, op::DType::f32);
+      if (loading->has_8_bits) second = eager_.empty(loading->copy, op::DType::f16);
     }
+    if (loading && loading->has_8_bits) construct_tables(*loading);
     recorder_.set_category(is_lm_head(parameter) ? Category::lm_head_weight : Category::parameter);
     Tensor tensor = eager_.empty(parameter.shape, parameter.dtype.value_or(options_.weights));
     tensor->is_parameter = true;
     tensor->requires_grad = parameter.trainable;
     if (is_lm_head(parameter)) lm_head_ = tensor.get();
     frame_[parameter.value] = std::move(tensor);
-    if (!parameter.loading) return;
-    for (const uint32_t table : parameter.loading->tables) construct_buffer(graph_.buffers[table]);
+    if (loading && !loading->has_8_bits) construct_tables(*loading);
+  }
+
+  void construct_tables(const model::Loading& loading) {
+    recorder_.set_category(Category::parameter);
+    for (const uint32_t table : loading.tables) construct_buffer(graph_.buffers[table]);
   }
 
   void run_forward(int step, const MicroBatch& micro_batch, const GraphChunk& chunk) {

@@ -23,9 +23,19 @@ bool is_fp8_product(const OperatorWork& work) {
   return work.kind == op::OpKind::mm && work.element_bytes == 1;
 }
 
+// What comes out are whole numbers of 32 bits (operator/quantized.cpp).
+bool is_int8_product(const OperatorWork& work) { return work.kind == op::OpKind::int8_mm; }
+
+double size_of_result(const OperatorWork& work, const StepShape& shape) {
+  if (is_int8_product(work)) return 4;
+  return is_fp8_product(work) ? static_cast<double>(op::element_size(shape.type))
+                              : element_size(work, shape);
+}
+
 // Half precision is the step's where that has one: the devices' rates of the two are alike.
 Rate rate_of(const OperatorWork& work, const StepShape& shape) {
   if (is_fp8_product(work)) return Rate::fp8;
+  if (is_int8_product(work)) return Rate::int8;
   if (work.element_bytes == 2) return shape.type == op::DType::f16 ? Rate::fp16 : Rate::bf16;
   if (work.element_bytes == 4) return Rate::fp32;
   return timing::rate_of(shape.type);
@@ -148,9 +158,7 @@ Rate rate_of(op::DType type) {
 
 GemmShape product_shape(const OperatorWork& work, const StepShape& shape) {
   const double element = element_size(work, shape);
-  const double result =
-      is_fp8_product(work) ? static_cast<double>(op::element_size(shape.type)) : element;
-  const double results = std::max(work.bytes_written / result, 1.0);
+  const double results = std::max(work.bytes_written / size_of_result(work, shape), 1.0);
   const double k = std::max(work.flops / (2 * results), 1.0);
   if (work.rows > 0) {
     return {.m = work.rows, .n = whole(results / static_cast<double>(work.rows)), .k = whole(k)};

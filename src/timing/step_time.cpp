@@ -165,7 +165,11 @@ class Pricer {
     Price price;
     const OperatorWork work = work_of(call);
     if (work.bytes_read + work.bytes_written <= 0) return price;  // a view
-    const Call made = call_of(work, question_.shape);
+    Call made = call_of(work, question_.shape);
+    // A device whose rate of int8 nobody states is taken to have none that is faster.
+    if (made.rate == device::Rate::int8 && !question_.device.rate(device::Rate::int8).known()) {
+      made.rate = rate_of(question_.shape.type);
+    }
     price.law = static_cast<size_t>(model_.timed_as(made.kind, question_.device.name));
     HEADROOM_ASSIGN(price.time, model_.predict(made, question_.device));
     if (call.kind == op::OpKind::dequantize) stretch(price.time, dequantize_ratio_);

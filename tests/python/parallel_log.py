@@ -130,7 +130,7 @@ def live_bytes(case, model, optimizer, blocks):
     states = [s for state in optimizer.state.values() for s in state.values() if s.dim() > 0]
     return {
         "parameters": (shown_bytes if case["method"] == "tensor" else bytes_of)(
-            list(model.parameters()) + list(model.buffers())),
+            list(model.parameters()) + list(model.buffers()) + list(scales_of(model))),
         "gradients": bytes_of(gradients),
         "states": bytes_of(states),
         "communication": sum(bytes_ for address, bytes_ in blocks.live.values() if address not in views),
@@ -146,9 +146,12 @@ def built(case):
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
     if case.get("quantize"):
-        from quantized import quantize
+        from quantized import quantize, quantize_in_8_bits
 
-        quantize(model, case.get("quant_storage", "uint8"))
+        if case["quantize"] == "int8":
+            quantize_in_8_bits(model)
+        else:
+            quantize(model, case.get("quant_storage", "uint8"))
     if case.get("lora_rank"):
         from peft import LoraConfig, get_peft_model
 
@@ -158,7 +161,10 @@ def built(case):
 
 
 def scales_of(model):
-    """What weights of 4 bits are unpacked by. The map of the maxima's own codes is one for all on a GPU."""
+    """What weights of 4 bits are unpacked by, or of 8. The map of the maxima's own codes is one for all on a GPU."""
+    for module in model.modules():
+        if hasattr(getattr(module, "state", None), "SCB"):
+            yield module.weight.SCB if module.weight.SCB is not None else module.state.SCB
     states = [p.quant_state for p in model.parameters() if hasattr(p, "quant_state")]
     for state in states:
         yield from (state.absmax, state.code, state.offset, state.state2.absmax)

@@ -39,6 +39,7 @@ DDP = {
     "unused-default": {"family": "llama", "ranks": 2, "config_changes": LARGE,
                        "arguments": {"find_unused_parameters": True}},
     "lora": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS},
+    "lora-8bit": {"family": "llama", "ranks": 2, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "int8"},
 }
 FSDP2 = {
     **{f"{family}-{ranks}": {"family": family, "ranks": ranks, "mesh": [ranks]}
@@ -248,6 +249,8 @@ def cases_of(method):
 @pytest.mark.parametrize("name", matrix.in_turns(cases_of("ddp"), QUICK))
 def test_a_rank_of_ddp_holds_what_a_real_one_holds(name, tmp_path):
     case = CASES[name]
+    if lacks_modules(name):
+        pytest.skip("bitsandbytes is not installed")
     expected = list(holdings(ours(case, tmp_path, "live"), KINDS))
     for rank, seen in enumerate(real_ranks("ddp")[name]):
         live = seen["live"]
@@ -292,6 +295,8 @@ def test_a_stage_of_a_pipeline_holds_what_a_real_one_holds(name, tmp_path):
 
 @pytest.mark.parametrize("name", matrix.in_turns(cases_of("ddp"), QUICK))
 def test_ddp_makes_and_lets_go_of_what_the_real_one_does(name, tmp_path):
+    if lacks_modules(name):
+        pytest.skip("bitsandbytes is not installed")
     expected = ours(CASES[name], tmp_path, "gathers")
     for seen in real_ranks("ddp")[name]:
         real = [entry[:3] for entry in seen["transfers"]]

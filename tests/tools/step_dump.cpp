@@ -44,6 +44,13 @@ headroom::model::Attention attention_of(const std::string& name) {
   return name == "flash_attention_2" ? Attention::flash_attention_2 : Attention::sdpa;
 }
 
+std::vector<std::string> split(const std::string& words) {
+  std::vector<std::string> parts;
+  std::istringstream stream(words);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
 // The oracle's words: torch.optim's classes with their own defaults, "sgd:momentum".
 void set_optimizer(headroom::step::OptimizerOptions& options, const std::string& word) {
   using headroom::step::OptimizerKind;
@@ -53,10 +60,18 @@ void set_optimizer(headroom::step::OptimizerOptions& options, const std::string&
       {"adam", OptimizerKind::adam},
       {"adafactor", OptimizerKind::adafactor},
       {"hf_adafactor", OptimizerKind::hf_adafactor},
-      {"lion", OptimizerKind::lion},
-      {"adamw_8bit", OptimizerKind::adamw_8bit},
-      {"paged_adamw_8bit", OptimizerKind::paged_adamw_8bit},
   };
+  // Of bitsandbytes: "bnb:1,1,8,paged", the means in either state, the bits.
+  if (word.starts_with("bnb:")) {
+    const std::vector<std::string> parts = split(word.substr(4));
+    options.kind = OptimizerKind::bitsandbytes;
+    options.bitsandbytes.first_means = std::atoi(parts.at(0).c_str());
+    options.bitsandbytes.second_means = std::atoi(parts.at(1).c_str());
+    options.bitsandbytes.has_8_bits = parts.at(2) == "8";
+    options.bitsandbytes.is_paged = parts.size() > 3;
+    options.weight_decay = false;
+    return;
+  }
   const auto found = kKinds.find(word);
   if (found == kKinds.end()) return;
   options.kind = found->second;
@@ -197,13 +212,6 @@ TrainOptions train_options(std::map<std::string, std::string>& words) {
   options.parallel = parallel_options(words, options.weights);
   options.pipeline = pipeline_of(words);
   return options;
-}
-
-std::vector<std::string> split(const std::string& words) {
-  std::vector<std::string> parts;
-  std::istringstream stream(words);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
 }
 
 // What Liger-Kernel patches, or torchtune chunks, before anything else is done to a model.

@@ -73,11 +73,16 @@ Result<model::Graph> with_loss(const Scenario& s, const model::Graph& graph,
   return graph;
 }
 
+op::QuantizedFormat format_of(Method method) {
+  return method == Method::gptq_lora   ? op::QuantizedFormat::gptq
+         : method == Method::lora_8bit ? op::QuantizedFormat::int8
+                                       : op::QuantizedFormat::nf4_double;
+}
+
 // peft quantizes first, wraps linear modules second; autocast is what the loop runs it all under.
 Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& graph) {
   step::QuantizeOptions options;
-  const bool is_gptq = s.question.method == Method::gptq_lora;
-  options.format = is_gptq ? op::QuantizedFormat::gptq : op::QuantizedFormat::nf4_double;
+  options.format = format_of(s.question.method);
   options.weights = s.train.weights;
   options.compute = s.train.weights;
   // Where parameters are shared out one by one, as guides of peft and accelerate ask for it; in the
@@ -85,7 +90,7 @@ Result<model::Graph> with_quantized_base(const Scenario& s, const model::Graph& 
   const Division division = s.question.division;
   if (division == Division::fsdp2 || division == Division::zero3) options.storage = s.train.weights;
   options.group_size = s.question.gptq_group;
-  if (!is_gptq) {
+  if (has_bitsandbytes_base(s.question)) {
     options.float32_rest = s.question.kbit_preparation == KbitPreparation::all;
     options.float32_norms = s.question.kbit_preparation == KbitPreparation::norms;
     options.float32_others = s.question.kbit_preparation == KbitPreparation::others;

@@ -1,5 +1,6 @@
 #include "fit/scenario/parts.h"
 
+#include "fit/optimizer_words.h"
 #include "fit/scenario/errors.h"
 #include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
@@ -78,6 +79,10 @@ void set_optimizer(Scenario& s) {
   step::OptimizerOptions& optimizer = s.train.optimizer;
   optimizer.wide_embedding_states = s.question.accelerate;
   optimizer.states_on_cpu = offloads_optimizer(s.question);
+  if (const auto kept = bitsandbytes_of(s.question.optimizer)) {
+    optimizer.kind = step::OptimizerKind::bitsandbytes;
+    optimizer.bitsandbytes = *kept;
+  }
   switch (s.question.optimizer) {
     case Optimizer::adamw:
       optimizer.kind = step::OptimizerKind::adamw;
@@ -98,14 +103,7 @@ void set_optimizer(Scenario& s) {
     case Optimizer::hf_adafactor:
       optimizer.kind = step::OptimizerKind::hf_adafactor;
       break;
-    case Optimizer::lion:
-      optimizer.kind = step::OptimizerKind::lion;
-      break;
-    case Optimizer::adamw_8bit:
-      optimizer.kind = step::OptimizerKind::adamw_8bit;
-      break;
-    case Optimizer::paged_adamw_8bit:
-      optimizer.kind = step::OptimizerKind::paged_adamw_8bit;
+    default:  // bitsandbytes'
       break;
   }
   // HybridAdam, one kernel over all; it counts steps itself.
@@ -342,6 +340,10 @@ Result<void> check_storage_of_bits(const FitQuestion& q) {
 
 Result<void> check_quantized_under_fsdp(const FitQuestion& q) {
   if (q.method == Method::qlora) HEADROOM_TRY(check_storage_of_bits(q));
+  if (q.method == Method::lora_8bit) {
+    return unsupported("method", "weights of 8 bits that FSDP shares out",
+                       "--method lora-8bit,ddp:N");
+  }
   if (q.division != Division::fsdp2) return {};
   if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
   if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
@@ -588,11 +590,11 @@ Result<void> check_float8(const Scenario& s) {
 Result<void> check_selective(const Scenario& s) {
   const FitQuestion& q = s.question;
   if (q.checkpointing.kind != CheckpointingKind::selective) return {};
-  if (q.reentrant.value_or(false)) {
-    return contradiction("checkpointing-kind", "a policy by operators is of the non-reentrant kind",
-                         "non-reentrant, or --checkpointing full");
-  }
   if (s.traced) return unsupported("checkpointing", "selective checkpointing of a traced module");
+  if (q.reentrant.value_or(false)) {
+    return contradiction("checkpointing-kind",
+                         "policies by operators are of the non-reentrant kind", "non-reentrant");
+  }
   if (has_quantized_base(q)) {
     return unsupported("checkpointing", "selective checkpointing of quantized modules");
   }
@@ -661,6 +663,9 @@ Result<void> check_supported(const Scenario& s) {
   if (!q.freeze.empty() && q.method != Method::full) {
     return contradiction("freeze", "adapters freeze the whole model",
                          "leave --freeze or --method out");
+  }
+  if (q.method == Method::lora_8bit && q.kernels == Kernels::fast) {
+    return unsupported("kernels", "fms-acceleration's kernels beside weights of 8 bits");
   }
   HEADROOM_TRY(check_half_precision(s));
   HEADROOM_TRY(check_flash(s));

@@ -11,11 +11,12 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr std::array<Word<Method>, 6> kMethods{{{"full", Method::full},
+constexpr std::array<Word<Method>, 7> kMethods{{{"full", Method::full},
                                                 {"lora", Method::lora},
                                                 {"dora", Method::dora},
                                                 {"ia3", Method::ia3},
                                                 {"qlora", Method::qlora},
+                                                {"lora-8bit", Method::lora_8bit},
                                                 {"gptq-lora", Method::gptq_lora}}};
 constexpr std::array<Word<Division>, 7> kDivisions{{{"fsdp2", Division::fsdp2},
                                                     {"fsdp1", Division::fsdp1},

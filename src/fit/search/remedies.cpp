@@ -56,6 +56,14 @@ constexpr Change kChanges[] = {
     {"checkpointing", "checkpoint every layer", "--checkpointing full", nullptr,
      "model.gradient_checkpointing_enable()", "one more forward pass: about a third more time",
      [](const FitQuestion& q) { return q.checkpointing.kind != CheckpointingKind::full; }},
+    {"reentrant-checkpoints", "checkpoints that let go of what products are given",
+     "--checkpointing-kind reentrant", nullptr,
+     "gradient_checkpointing_kwargs={\"use_reentrant\": True} in TrainingArguments", "",
+     [](const FitQuestion& q) {
+       const bool is_checkpointed = q.checkpointing.kind == CheckpointingKind::full ||
+                                    q.checkpointing.kind == CheckpointingKind::every_n;
+       return q.method == Method::lora_8bit && is_checkpointed && !q.reentrant.value_or(false);
+     }},
     {"selective-checkpointing", "checkpoint every layer, but keep products and attention",
      "--checkpointing selective", nullptr,
      "gradient_checkpointing_kwargs with use_reentrant=False and context_fn="

@@ -124,6 +124,8 @@ std::string_view word_of(Tuning tuning) {
       return "dora";
     case Tuning::qlora:
       return "qlora";
+    case Tuning::lora_8bit:
+      return "lora-8bit";
   }
   return "full";
 }
@@ -217,7 +219,7 @@ void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::s
                                     "freeze",       "lora-rank",
                                     "lora-targets", "lora-dtype",
                                     "lora-dropout", "kbit-preparation",
-                                    "gptq-group"};
+                                    "gptq-group",   "checkpointing-kind"};
   const bool is_accelerate = kind == "accelerate";
   if (q.method != Method::full) by_hand.emplace_back("method");
   const bool says_offload = is_zero(q.division) || is_fsdp(q.division);
@@ -254,9 +256,20 @@ constexpr std::array kOptimizers{TransformersName{"adamw_torch", "adamw"},
                                  TransformersName{"adafactor", "hf-adafactor"},
                                  TransformersName{"sgd", "sgd"},
                                  TransformersName{"lion_32bit", "lion"},
+                                 TransformersName{"lion_8bit", "lion-8bit"},
+                                 TransformersName{"paged_lion_32bit", "paged-lion"},
+                                 TransformersName{"paged_lion_8bit", "paged-lion-8bit"},
                                  TransformersName{"adamw_bnb_8bit", "adamw-8bit"},
                                  TransformersName{"adamw_8bit", "adamw-8bit"},
-                                 TransformersName{"paged_adamw_8bit", "paged-adamw-8bit"}};
+                                 TransformersName{"paged_adamw_32bit", "paged-adamw"},
+                                 TransformersName{"paged_adamw_8bit", "paged-adamw-8bit"},
+                                 TransformersName{"ademamix", "ademamix"},
+                                 TransformersName{"ademamix_8bit", "ademamix-8bit"},
+                                 TransformersName{"paged_ademamix_32bit", "paged-ademamix"},
+                                 TransformersName{"paged_ademamix_8bit", "paged-ademamix-8bit"},
+                                 TransformersName{"rmsprop_bnb", "rmsprop-bnb"},
+                                 TransformersName{"rmsprop_bnb_32bit", "rmsprop-bnb"},
+                                 TransformersName{"rmsprop_bnb_8bit", "rmsprop-bnb-8bit"}};
 constexpr std::array kAttentions{TransformersName{"eager", "eager"},
                                  TransformersName{"sdpa", "sdpa"},
                                  TransformersName{"flash_attention_2", "flash2"}};
@@ -313,7 +326,8 @@ void add_adapter_flags(const TrainingSetup& setup, std::vector<FlagWords>& flags
   }
   const bool is_shared_out = engines::is_zero(setup.sharing) || setup.sharing == Sharing::fsdp1 ||
                              setup.sharing == Sharing::fsdp2;
-  if (setup.tuning != Tuning::qlora || is_shared_out) return;  // what shares it out undoes that
+  const bool is_quantized = setup.tuning == Tuning::qlora || setup.tuning == Tuning::lora_8bit;
+  if (!is_quantized || is_shared_out) return;  // what shares it out undoes that
   flags.emplace_back("kbit-preparation",
                      word_of(setup.prepared.value_or(engines::Prepared::norms)));
 }
@@ -404,8 +418,8 @@ Result<SetupFlags> flags_of_setup(std::string_view content, const std::string& f
                        *setup.reduced == Half::none ? "fp32" : word_of(*setup.reduced));
   }
   if (setup.checkpoints) flags.emplace_back("checkpointing", checkpointing_words(setup));
-  if (setup.checkpoints.value_or(false) && setup.reentrant) {
-    flags.emplace_back("checkpointing-kind", *setup.reentrant ? "reentrant" : "non-reentrant");
+  if (setup.checkpoints.value_or(false) && setup.is_reentrant) {
+    flags.emplace_back("checkpointing-kind", *setup.is_reentrant ? "reentrant" : "non-reentrant");
   }
   if (setup.batch) flags.emplace_back("batch", std::to_string(*setup.batch));
   if (setup.grad_accum) flags.emplace_back("grad-accum", std::to_string(*setup.grad_accum));

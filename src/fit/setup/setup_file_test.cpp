@@ -322,6 +322,25 @@ void expect_asks(FitQuestion read, FitQuestion asked) {
   EXPECT_EQ(read, asked);
 }
 
+TEST_F(SetupFile, OptimizersGoByTransformersNames) {
+  for (const auto& [name, optimizer] : {std::pair{"lion_8bit", Optimizer::lion_8bit},
+                                        {"paged_lion_32bit", Optimizer::paged_lion},
+                                        {"paged_adamw_32bit", Optimizer::paged_adamw},
+                                        {"paged_ademamix_8bit", Optimizer::paged_ademamix_8bit},
+                                        {"ademamix", Optimizer::ademamix},
+                                        {"rmsprop_bnb_32bit", Optimizer::rmsprop_bnb}}) {
+    const auto setup = flags_of_setup(
+        std::string("output_dir: o\nper_device_train_batch_size: 4\noptim: ") + name + "\n",
+        folder_ / "sft.yaml");
+    ASSERT_TRUE(setup) << setup.error().to_string();
+    FitQuestion question;
+    for (const auto& [flag, words] : setup->flags) EXPECT_TRUE(question.set(flag, words)) << flag;
+    EXPECT_EQ(question.optimizer, optimizer) << name;
+  }
+  // transformers has no such name.
+  EXPECT_FALSE(flags_of_setup("output_dir: o\noptim: paged_adamw\n", folder_ / "sft.yaml"));
+}
+
 TEST_F(SetupFile, LlamaFactorysArgumentsAreAQuestion) {
   const std::string model =
       "model_name_or_path: a/b\ndo_train: true\nstage: sft\ncutoff_len: 4096\nbf16: true\n"

@@ -99,7 +99,7 @@ class QuantizeWriter {
           loadings_[index] = add_nf4_tables(name, site);
           break;
         case QuantizedFormat::int8:
-          add_buffer(module_of(name) + ".SCB", {site.out_features}, DType::f32);
+          loadings_[index] = add_int8_table(module_of(name), site);
           break;
         case QuantizedFormat::gptq:
           add_gptq_tables(module_of(name), site);
@@ -124,6 +124,16 @@ class QuantizeWriter {
         add_buffer(name + ".nested_offset", {}, DType::f32),
         add_buffer(name + ".nested_absmax", {blocks_of(blocks, kNestedBlock)}, DType::f32),
         add_buffer(name + ".absmax", {blocks}, DType::u8)};
+    return loading;
+  }
+
+  // A row's scale. transformers' Bnb8bitQuantize (5.23) has the weight on the device, whence
+  // Int8Params takes it by way of the host.
+  model::Loading add_int8_table(const std::string& module, const LinearSite& site) {
+    model::Loading loading;
+    loading.copy = {site.out_features, site.in_features};
+    loading.has_8_bits = true;
+    loading.tables = {add_buffer(module + ".SCB", {site.out_features}, DType::f32)};
     return loading;
   }
 

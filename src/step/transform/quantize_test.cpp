@@ -147,6 +147,24 @@ TEST(Quantize, Nf4IsMadeFromACopyOnTheDevice) {
                                         kIn * kOut / 2, 64, 4, 12, 640}));
 }
 
+// Of a second copy, in float16, and behind the rows' scales.
+TEST(Quantize, Int8IsMadeFromTwoCopiesOnTheDevice) {
+  TrainOptions options;
+  options.steps = 1;
+  LoraOptions lora;
+  lora.targets = {"up"};
+  const auto trace = trace_training(*apply_lora(quantized(QuantizedFormat::int8), lora), options);
+  ASSERT_TRUE(trace);
+  std::vector<int64_t> made;
+  for (const memory::MemoryEvent& event : trace->memory.events) {
+    if (event.kind != memory::EventKind::alloc) continue;
+    made.push_back(trace->memory.buffers[event.buffer].requested_bytes);
+    if (made.size() == 6) break;
+  }
+  EXPECT_EQ(made, (std::vector<int64_t>{2 * 64 * kIn, 2 * 64 * kOut, 2 * kIn * kOut,
+                                        2 * kIn * kOut, 4 * kOut, kIn * kOut}));
+}
+
 TEST(Quantize, PeftsPreparationCastsAllElse) {
   const Graph graph = quantized(QuantizedFormat::nf4_double, true);
   EXPECT_EQ(graph.parameters[0].dtype, DType::f32);
@@ -171,9 +189,10 @@ TEST(Quantize, ACallUnpacksTheWeightAndLetsItGo) {
       unpacked += buffer.requested_bytes == 2 * kIn * kOut ? 1 : 0;
     }
     // Forward only: nothing that the weight is applied to wants a gradient. int8 never unpacks
-    // there. nf4 weights are made from a copy as large.
+    // there, and its weights are made from two copies as large; nf4 weights are made from one.
     const bool is_nf4 = format == QuantizedFormat::nf4 || format == QuantizedFormat::nf4_double;
-    EXPECT_EQ(unpacked, format == QuantizedFormat::int8 ? 0 : is_nf4 ? 2 : 1);
+    const bool is_int8 = format == QuantizedFormat::int8;
+    EXPECT_EQ(unpacked, is_nf4 || is_int8 ? 2 : 1);
   }
 }
 
