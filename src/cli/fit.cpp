@@ -1,6 +1,7 @@
 #include "fit/fit.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "cli/asking.h"
@@ -66,6 +67,13 @@ Result<std::optional<std::string>> setup_content(const Words& words) {
   return std::optional(std::move(content));
 }
 
+// A folder of the machine that trains, and not of this one.
+bool is_missing_path(const std::string& model) {
+  const bool is_path = model.starts_with('/') || model.starts_with('.') || model.starts_with('~');
+  std::error_code ignored;
+  return is_path && !std::filesystem::exists(model, ignored);
+}
+
 // What a file says of the setting; the model, too, if nobody else does.
 Result<fit::SetupFlags> read_setup(const std::optional<std::string>& content, Words& words) {
   if (!content) return fit::SetupFlags();
@@ -80,6 +88,10 @@ Result<fit::SetupFlags> read_setup(const std::optional<std::string>& content, Wo
     return Error{ErrorCode::usage, "says no model", "--from " + file,
                  "name one before it; a file of Megatron-LM's arguments has --num-layers and "
                  "--hidden-size, one of the Trainer's may have model_name_or_path"};
+  }
+  if (words.operands.empty() && is_missing_path(setup.model)) {
+    return Error{ErrorCode::bad_input, "its model is " + setup.model + ", which is not here",
+                 "--from " + file, "name it before the file: headroom fit MODEL --from " + file};
   }
   if (words.operands.empty()) words.operands.push_back(setup.model);
   return setup;

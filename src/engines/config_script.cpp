@@ -44,11 +44,11 @@ bool is_start(const std::vector<ShellWord>& words, size_t at) {
   return std::ranges::any_of(kCommands, [&](std::string_view end) { return both.ends_with(end); });
 }
 
-// Where the file's name is among the words.
-std::optional<size_t> place_of_file(const ShellWords& words) {
-  const std::vector<ShellWord>& all = words.words();
+// Where the file's name is among the words, or a name that stands for it.
+std::optional<size_t> place_of_file(ShellWords& words) {
+  const std::vector<ShellWord> all = words.words();
   for (size_t i = 1; i < all.size(); ++i) {
-    if (is_file(all[i].text) && is_start(all, i - 1)) return i;
+    if (is_start(all, i - 1) && is_file(words.resolved(all[i].text).value_or(""))) return i;
   }
   return std::nullopt;
 }
@@ -66,16 +66,16 @@ bool is_config_script(std::string_view content) {
                         return content.find(words) != std::string_view::npos;
                       });
   if (!may_be) return false;
-  const auto words = ShellWords::read(content, "");
+  auto words = ShellWords::read(content, "");
   return words && place_of_file(*words).has_value();
 }
 
 Result<Json> arguments_of_config_script(std::string_view content, const std::string& file,
                                         const ReadNamed& read_named) {
   HEADROOM_ASSIGN(ShellWords words, ShellWords::read(content, file));
-  const std::vector<ShellWord>& all = words.words();
+  const std::vector<ShellWord> all = words.words();
   const size_t at = *place_of_file(words);
-  HEADROOM_ASSIGN(Json root, read_named(all[at].text));
+  HEADROOM_ASSIGN(Json root, read_named(words.resolved(all[at].text).value_or("")));
   if (!root.is_object()) {
     return Error{ErrorCode::bad_input, "names a file that is no mapping", file, ""};
   }

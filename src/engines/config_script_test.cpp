@@ -24,6 +24,7 @@ TEST(ConfigScript, TheFileAndItsLauncher) {
   EXPECT_EQ(read("CUDA_VISIBLE_DEVICES=0,1,3 llamafactory-cli train a.yaml\n")->dump(),
             R"({"stage":"sft","nproc_per_node":3})");
   EXPECT_EQ(read("axolotl train a.yaml\n")->dump(), R"({"stage":"sft"})");
+  EXPECT_EQ(read("F=a.yaml\nllamafactory-cli train $F\n")->dump(), R"({"stage":"sft"})");
   EXPECT_EQ(read("torchrun --nproc-per-node=2 -m axolotl.cli.train x/a.yml\n", "x/a.yml")->dump(),
             R"({"stage":"sft","nproc_per_node":"2"})");
 }
