@@ -33,7 +33,10 @@ def measured(headroom_binary, tmp_path_factory):
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STEADY_PROBE}" "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    done = headroom(headroom_binary, "bench", "device", "--seconds", "4", "--json", cwd=folder, python=python)
+    for seconds in ("4", "30"):  # the second where other work leaves the first too few points
+        done = headroom(headroom_binary, "bench", "device", "--seconds", seconds, "--json", cwd=folder, python=python)
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)
 
