@@ -58,7 +58,7 @@ SHORT_SECONDS = 20       # a run below it is a look: one round, as many points o
 MORE_POINTS = 2          # times as many of the products and of decode attention, which most of a step is
 LEAST_OVERRUN_SECONDS = 60
 MEMORY_BYTES = [1 << exponent for exponent in range(16, 29, 2)]  # 64 KiB to 256 MiB
-BEYOND_CACHES = (4, 8, 16)  # and blocks of so many caches, of which next to nothing is left in one
+BEYOND_CACHES = (2, 4, 8, 16)  # and blocks of so many caches, of which little or nothing is left in one
 LATENCY_CALLS = 200
 ROUNDS = 2               # a point is measured at so many times of the run: what is between them drifts
 
@@ -94,7 +94,7 @@ class Machine:
     def free_bytes(self):
         if self.is_cuda:
             return self.torch.cuda.mem_get_info(self.device)[0]
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return available_host_bytes()
 
     def seconds_of(self, call, times):
         """Of `times` calls one after the other, on the device's own clock where it has one; on a processor less what
