@@ -53,7 +53,11 @@ std::optional<size_t> place_of_file(ShellWords& words) {
   return std::nullopt;
 }
 
-bool changes_file(std::string_view word) { return word.starts_with("--"); }
+// --name value, or a member of a member: name.inner=value.
+bool changes_what_is_not_read(std::string_view word) {
+  const size_t sign = word.find('=');
+  return word.starts_with("--") || (sign != std::string_view::npos && word.find('.') < sign);
+}
 
 }  // namespace
 
@@ -84,10 +88,10 @@ Result<Json> arguments_of_config_script(std::string_view content, const std::str
   for (; next < all.size(); ++next) {
     const std::string& word = all[next].text;
     const size_t sign = word.find('=');
-    if (sign == std::string::npos || sign == 0 || word.starts_with("--")) break;
+    if (sign == std::string::npos || sign == 0 || changes_what_is_not_read(word)) break;
     root.set(word.substr(0, sign), words.resolved(word.substr(sign + 1)).value_or(""));
   }
-  if (next < all.size() && changes_file(all[next].text)) {
+  if (next < all.size() && changes_what_is_not_read(all[next].text)) {
     return Error{ErrorCode::bad_input,
                  "changes what its file says: '" + all[next].text.substr(0, 60) + "'", file,
                  "write it into the file, or leave it out"};

@@ -32,7 +32,12 @@ TEST(ConfigScript, TheFileAndItsLauncher) {
 TEST(ConfigScript, WhatChangesTheFileIsTakenOrRefused) {
   EXPECT_EQ(read("llamafactory-cli train a.yaml cutoff_len=4096 stage=pt\n")->dump(),
             R"({"stage":"pt","cutoff_len":"4096"})");
-  EXPECT_FALSE(read("axolotl train a.yaml --micro-batch-size 4\n"));
+  for (const char* refused : {"axolotl train a.yaml --micro-batch-size 4\n",
+                              "llamafactory-cli train a.yaml stage=pt fsdp_config.version=1\n"}) {
+    EXPECT_FALSE(read(refused)) << refused;
+  }
+  EXPECT_EQ(read("llamafactory-cli train a.yaml output_dir=out/v1.5\n")->dump(),
+            R"({"stage":"sft","output_dir":"out/v1.5"})");
 }
 
 TEST(ConfigScript, OthersAreNone) {

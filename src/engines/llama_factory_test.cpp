@@ -141,6 +141,9 @@ TEST(LlamaFactory, WhatIsNotModelledNamesItsPlace) {
     EXPECT_EQ(setup.error().where, std::string("sft.yaml#/") + c.place);
     EXPECT_FALSE(setup.error().hint.empty() && c.place != std::string("torch_compile")) << c.words;
   }
+  // PyYAML takes these for false.
+  const std::string off = "use_unsloth: no\nuse_galore: Off\nload_in_8bit: off\nfsdp: no\n";
+  EXPECT_TRUE(read("model_name_or_path: a/b\ndo_train: true\nstage: sft\n" + off));
   for (const char* stage : {"dpo", "kto", "rm", "ppo"}) {
     EXPECT_FALSE(read("model_name_or_path: a/b\ndo_train: true\nstage: " + std::string(stage)));
   }

@@ -26,6 +26,20 @@ bool is_word(std::string_view said, std::string_view word) {
          });
 }
 
+// YAML 1.1's words, too, which PyYAML takes; none of what is neither.
+std::optional<bool> truth_of(std::string_view said) {
+  constexpr std::array<std::pair<const char*, bool>, 6> kWords{{{"true", true},
+                                                                {"false", false},
+                                                                {"yes", true},
+                                                                {"no", false},
+                                                                {"on", true},
+                                                                {"off", false}}};
+  for (const auto& [word, is_so] : kWords) {
+    if (is_word(said, word)) return is_so;
+  }
+  return std::nullopt;
+}
+
 // Letters that one has and the other has not, as often as they have them.
 int letters_apart(std::string_view a, std::string_view b) {
   std::array<int, 256> counts{};
@@ -63,15 +77,7 @@ Result<std::optional<bool>> SettingValues::truth(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::optional<bool>();
   if (!value->is_string()) return view_.optional_bool(key);
-  // YAML 1.1's words, too, which PyYAML takes.
-  for (const auto& [word, is_so] : {std::pair{"true", true},
-                                    {"false", false},
-                                    {"yes", true},
-                                    {"no", false},
-                                    {"on", true},
-                                    {"off", false}}) {
-    if (is_word(value->as_string(), word)) return std::optional(is_so);
-  }
+  if (const auto said = truth_of(value->as_string())) return said;
   return view_.error_at(key, "is neither true nor false", "true or false");
 }
 
@@ -114,10 +120,12 @@ Result<std::vector<std::string>> SettingValues::names(std::string_view key) cons
 bool SettingValues::is_on(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return false;
-  const bool is_off = *value == Json(false) || *value == Json("false") || *value == Json("False") ||
-                      *value == Json("") || (value->is_numeric() && value->as_double() == 0);
+  if (value->is_string()) {
+    return !value->as_string().empty() && truth_of(value->as_string()).value_or(true);
+  }
+  const bool is_zero = value->is_numeric() && value->as_double() == 0;
   const bool is_empty = *value == Json::object() || *value == Json::array();
-  return !is_off && !is_empty;
+  return !(*value == Json(false)) && !is_zero && !is_empty;
 }
 
 Result<void> SettingValues::refuse_if_on(std::initializer_list<const char*> keys) const {

@@ -152,11 +152,8 @@ Result<Json> here_or_named(const Json& value, const ReadNamed& read_named) {
 }
 
 Result<void> read_fsdp(const SettingValues& in, const ReadNamed& read_named, TrainingSetup& setup) {
-  const Json* value = in.find("fsdp");
-  const bool is_off = value == nullptr || *value == Json(false) || *value == Json("") ||
-                      *value == Json("false") || *value == Json("False");
-  if (is_off) return {};
-  if (!(*value == Json(true))) HEADROOM_TRY(read_fsdp_words(in, setup));
+  if (!in.is_on("fsdp")) return {};
+  if (!(*in.find("fsdp") == Json(true))) HEADROOM_TRY(read_fsdp_words(in, setup));
   setup.sharing = Sharing::fsdp2;
   if (const Json* config = in.find("fsdp_config"); config != nullptr) {
     HEADROOM_ASSIGN(const Json read, here_or_named(*config, read_named));

@@ -84,28 +84,38 @@ def first_layer(model):
     return layer, (hidden, *args[1:]), kwargs
 
 
-def kept_by_torch(config, kind):
-    """Bytes of the blocks that backward is given, parameters and the gradient apart."""
-    torch._dynamo.reset()
-    model = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.for_model(**config), attn_implementation="sdpa").to(torch.bfloat16)
-    layer, args, kwargs = first_layer(model)
-    backward = []
+def backward_graphs(run):
+    """What the partitioner hands to the backward pass of each graph of run(backend), a loss."""
+    graphs = []
 
     def take_backward(module, _inputs):
-        backward.append(module)
+        graphs.append(module)
         return module
 
     backend = aot_autograd(
         fw_compiler=lambda module, _inputs: module, bw_compiler=take_backward,
         partition_fn=min_cut_rematerialization_partition, decompositions=select_decomp_table())
+    torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of graphs that are run as they are
+        run(backend).backward()
+    return [graph.graph for graph in graphs]
+
+
+def kept_by_torch(config, kind):
+    """Bytes of the blocks that backward is given, parameters and the gradient apart."""
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**config), attn_implementation="sdpa").to(torch.bfloat16)
+    layer, args, kwargs = first_layer(model)
+
+    def run(backend):
         outputs = torch.compile(checkpointed(layer, kind), backend=backend, fullgraph=True)(
             *args, **kwargs)
-    (outputs[0] if isinstance(outputs, tuple) else outputs).sum().backward()
+        return (outputs[0] if isinstance(outputs, tuple) else outputs).sum()
+
+    graph, = backward_graphs(run)
     blocks = {}
-    for node in backward[0].graph.nodes:
+    for node in graph.nodes:
         value = node.meta.get("val")
         is_given = node.op == "placeholder" and isinstance(value, torch.Tensor)
         if is_given and not node.name.startswith(("primals", "tangents", "rng_state")):
@@ -166,22 +176,11 @@ def large(sizes):
 
 
 def kept_of_the_model_by_torch(config, kind, layers):
-    torch._dynamo.reset()
     model = whole_model(config, kind, layers)
-    graphs = []
-
-    def take_backward(module, _inputs):
-        graphs.append(module)
-        return module
-
-    backend = aot_autograd(
-        fw_compiler=lambda module, _inputs: module, bw_compiler=take_backward,
-        partition_fn=min_cut_rematerialization_partition, decompositions=select_decomp_table())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.compile(model, backend=backend)(**tokens(BATCH, SEQUENCE)).loss.backward()
+    graphs = backward_graphs(
+        lambda backend: torch.compile(model, backend=backend)(**tokens(BATCH, SEQUENCE)).loss)
     blocks = {}
-    for node in (node for graph in graphs for node in graph.graph.nodes):
+    for node in (node for graph in graphs for node in graph.nodes):
         value = node.meta.get("val")
         is_given = node.op == "placeholder" and isinstance(value, torch.Tensor)
         # A loss that is a graph of its own has the logits as an argument.

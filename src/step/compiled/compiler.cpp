@@ -74,9 +74,12 @@ void run_program(Eager& eager, const JointGraph& joint, const Program& program, 
   eager.set_module(module_before);
 }
 
-// Since then a compiled backward pass is given its gradients in a list that it takes them out of
-// (boxed_grads_call, pytorch pull request 177837).
-constexpr op::Version kTakesGradients{2, 12};
+// Whether a compiled backward pass takes its gradients out of the list that it is given them in
+// (boxed_grads_call, pytorch pull request 177837 of March 2026): 2.13 does; that 2.12 does follows
+// from the date.
+bool takes_gradients(const op::Environment& environment) {
+  return environment.torch >= op::Version{2, 12};
+}
 
 std::shared_ptr<const CompiledRegion> compile(JointGraph joint, bool holds_gradients) {
   auto region = std::make_shared<CompiledRegion>();
@@ -119,8 +122,7 @@ void run_backward(Eager& eager, const CompiledRegion& region, Node& node, Grads&
     if (!joint.output_gradients[i]) continue;
     if (!grads[i]) grads[i] = op::zeros(eager, node.outputs[i].sizes, node.outputs[i].dtype);
     Tensor& given = memory[*joint.output_gradients[i]];
-    const bool takes = eager.environment().torch >= kTakesGradients;
-    given = takes ? std::exchange(grads[i], Tensor()) : grads[i];
+    given = takes_gradients(eager.environment()) ? std::exchange(grads[i], Tensor()) : grads[i];
   }
   run_program(eager, joint, region.backward, memory);
   for (size_t i = 0; i < joint.gradients.size(); ++i) {
@@ -138,9 +140,9 @@ Compiler::~Compiler() = default;
 const CompiledRegion& Compiler::compiled(uint32_t region, const Frame& frame) {
   auto& compiled = regions_[region];
   if (!compiled) {
-    const bool holds_gradients = eager_.environment().torch < kTakesGradients;
-    compiled = compile(trace_joint_graph(graph_, region, frame, eager_.environment(), checkpoints_),
-                       holds_gradients);
+    const auto& environment = eager_.environment();
+    compiled = compile(trace_joint_graph(graph_, region, frame, environment, checkpoints_),
+                       !takes_gradients(environment));
   }
   return *compiled;
 }

@@ -367,15 +367,13 @@ class Fusion {
   FusedKernel as_kernel(uint32_t root) {
     const JointKernel& library = kernel_of(root);
     FusedKernel fused;
-    fused.is_library = !library.is_fusible;
     fused.allocates =
-        fused.is_library && std::ranges::none_of(library.work, [](const KernelWork& work) {
+        !library.is_fusible && std::ranges::none_of(library.work, [](const KernelWork& work) {
           return op::group_of(work.kind) == op::OpGroup::gemm;
         });
     fused.module = kernel_of(in_order(root).back()).module;
     fused.order = order_of_[instances_[root].kernel];
-    fused.runs_again = is_backward_ && library.is_forward;
-    if (fused.is_library) {
+    if (!library.is_fusible) {
       // It writes all that it has, wanted or not, but what is there already.
       fused.reads = library.reads;
       for (const JointValueId value : library.writes) {

@@ -25,11 +25,9 @@ struct FusedKernel {
   std::vector<std::pair<JointValueId, JointValueId>> in_place;
   std::vector<op::KernelWork> work;
   int64_t scratch_bytes = 0;
-  uint32_t module = 0;  // of its last operator
-  uint32_t order = 0;   // of the first that it puts in memory, as the operators ran
-  bool is_library = false;
-  bool allocates = false;   // what it writes, by itself: attention, and collectives
-  bool runs_again = false;  // of the forward pass, in backward
+  uint32_t module = 0;     // of its last operator
+  uint32_t order = 0;      // of the first that it puts in memory, as the operators ran
+  bool allocates = false;  // what it writes, by itself: attention, and collectives
 };
 
 // What a pass that begins with the values in `given` launches to make `wanted`, in no order.

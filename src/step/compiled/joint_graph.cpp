@@ -471,7 +471,8 @@ class JointTracer {
   }
 
   // Of what it saved a likelihood's node wants the sizes of the probabilities alone
-  // (_nll_loss_backward in torch/_decomp/decompositions.py).
+  // (_nll_loss_backward in torch/_decomp/decompositions.py). The node of a loss over divided logits
+  // has that name, too, and reads them: such a loss is not compiled (fit/scenario/parts.cpp).
   static std::vector<Tensor> read_by(const Node& node, const Grads& grads) {
     std::vector<Tensor> reads(grads.begin(), grads.end());
     const bool wants_sizes = std::string_view(node.name) == "NllLossBackward0";
