@@ -2,8 +2,10 @@
 // recorded step that is repeated; and the same with a share of the requests perturbed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,11 +19,20 @@
 
 namespace headroom::runtime::perf {
 
+// An event is recorded on a stream, or the stream waits for it, before an event of the trace.
+struct OrderPoint {
+  size_t before = 0;
+  uint32_t stream = 0;
+  size_t number = 0;  // of the recorded ones, from 0
+  bool is_wait = false;
+};
+
 struct Case {
   std::string name;
   memory::MemoryTrace trace;
   std::vector<size_t> iterations;       // the first event of each
   std::vector<size_t> waits;            // before these events programs may wait for the device
+  std::vector<OrderPoint> order;        // what the program's streams wait for
   std::vector<uint32_t> release_delay;  // by buffer: a second stream uses it; may be empty
   bool is_steady = false;               // one iteration is like the other
 };
@@ -63,8 +74,8 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
   for (size_t i = 0; i < recorded.requests.size(); ++i) {
     const auto& request = recorded.requests[i];
     if (request.lower == 0 && request.upper >= end) {
-      repeated.trace.alloc(
-          {request.size, stream_of(request.stream), 0, memory::Category::other}, 0);
+      repeated.trace.alloc({request.size, stream_of(request.stream), 0, memory::Category::other},
+                           0);
       continue;
     }
     moments.push_back({request.lower, false, i});
@@ -87,6 +98,25 @@ inline Case repeated_case(std::string name, const memory::RecordedRequests& reco
     }
   }
   return repeated;
+}
+
+// The same of what streams wait for between the two events.
+inline void repeat_order(Case& made, size_t begin, size_t end, size_t times) {
+  std::erase_if(made.order, [&](const OrderPoint& point) { return point.before > end; });
+  const auto is_in = [&](const OrderPoint& point) {
+    return point.before > begin && point.before <= end;
+  };
+  std::vector<OrderPoint> last;
+  std::copy_if(made.order.begin(), made.order.end(), std::back_inserter(last), is_in);
+  const auto recorded = static_cast<size_t>(
+      std::count_if(last.begin(), last.end(), [](const auto& point) { return !point.is_wait; }));
+  for (size_t pass = 1; pass <= times; ++pass) {
+    for (OrderPoint point : last) {
+      point.before += pass * (end - begin);
+      point.number += pass * recorded;
+      made.order.push_back(point);
+    }
+  }
 }
 
 // The last iteration `times` times more, in place of what comes behind it: its requests anew, and
@@ -112,6 +142,7 @@ inline bool repeat_last(Case& made, size_t times) {
     if (is_release && born[one.buffer] + length < begin) return false;
   }
   events.resize(begin + length);
+  repeat_order(made, begin, begin + length, times);
   std::vector<uint32_t> last(length);  // by place: what was asked for there
   for (size_t i = 0; i < length; ++i) last[i] = events[begin + i].buffer;
   std::vector<uint32_t> next = last;
@@ -139,7 +170,9 @@ inline std::optional<Case> recording_case(std::string name, const memory::RunRec
                                           size_t repeats) {
   Case made;
   made.name = std::move(name);
-  std::unordered_map<int64_t, uint32_t> live;  // by address
+  std::unordered_map<int64_t, uint32_t> live;    // by address
+  std::unordered_map<int64_t, size_t> recorded;  // by handle of the event
+  size_t events = 0;
   for (const memory::RecordingSlot& slot : recording.events) {
     if (slot.kind == memory::RecordKind::iteration) {
       made.iterations.push_back(made.trace.events.size());
@@ -151,6 +184,11 @@ inline std::optional<Case> recording_case(std::string name, const memory::RunRec
       if (found == live.end()) continue;  // it began before the recording
       made.trace.free(found->second, 0);
       live.erase(found);
+    } else if (slot.kind == memory::RecordKind::event_record) {
+      recorded[slot.address] = events;
+      made.order.push_back({made.trace.events.size(), slot.stream, events++, false});
+    } else if (slot.kind == memory::RecordKind::event_wait && recorded.contains(slot.address)) {
+      made.order.push_back({made.trace.events.size(), slot.stream, recorded[slot.address], true});
     }
   }
   if (made.iterations.empty()) return std::nullopt;

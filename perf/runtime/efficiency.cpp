@@ -9,9 +9,11 @@
 //                              iterations are alike the last one 16 times more
 //   --once                     without that
 //   --least PCT                fails where a plan serves and less is used since, or none serves
+//   --least-at-end PCT         the same of what is reserved at the end
 //   --recorded                 those of $HEADROOM_DATA/allocation_traces/pytorch; 77: not there
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
 //   --always                   a plan serves even where best fit is predicted to need less
+//   --unordered                the allocator is not told what streams wait for
 //   --kept                     each case twice: the second run begins with the first one's plan
 //   --step-ms N                how long an iteration takes while a plan is being made (500)
 //   --behind N                 the device is up to N ticks behind the host (4; a tick is a
@@ -22,7 +24,9 @@
 //
 // Efficiency is peak allocated over peak reserved, allocated in bytes rounded up to 512, counted
 // from the moment at which the plan serves ("since") and over the whole run ("whole"); for
-// PyTorch's allocator over the same stretches of the same events. "Streams apart" is what no
+// PyTorch's allocator over the same stretches of the same events. "At end" is the peak since then
+// over what is reserved at the end: at a switch what is alive has bytes of the plan, too, and is
+// there twice until it goes. "Streams apart" is what no
 // allocator beats that shares nothing between streams. A request that fails ends a case, and so do
 // two blocks that share a byte, a block that work on another stream still touches, and a rule of
 // the driver that is broken, and one whose iterations are all alike where its last ones map, unmap,
@@ -146,7 +150,9 @@ struct Options {
   bool waits = false;
   std::optional<int64_t> behind;  // ticks
   bool always_plans = false;
+  bool is_unordered = false;
   double least_pct = 0;
+  double least_at_end_pct = 0;
   // A step of a real run takes longer than its requests: so long is waited at each iteration's end
   // while a plan is being made.
   std::chrono::milliseconds step{500};
@@ -206,6 +212,7 @@ class Replay {
       if (options_.waits && std::binary_search(what_.waits.begin(), what_.waits.end(), i)) {
         headroom_fake_advance(behind() + 1);  // the device has done all that was queued
       }
+      put_in_order(i);
       const memory::MemoryEvent& event = what_.trace.events[i];
       if (what_.trace.buffers[event.buffer].requested_bytes == 0) continue;
       if (event.kind != memory::EventKind::alloc) {
@@ -244,6 +251,23 @@ class Replay {
     calls_.begin_iteration(next_);
   }
 
+  // What streams are told before the event, as a program does: the allocator is told of an event
+  // before it is recorded, and of a wait behind it.
+  void put_in_order(size_t event) {
+    for (; next_order_ < what_.order.size() && what_.order[next_order_].before <= event;
+         ++next_order_) {
+      const OrderPoint& point = what_.order[next_order_];
+      void* const stream = stream_handle(point.stream);
+      if (!point.is_wait) {
+        const uint64_t ticket = options_.is_unordered ? 0 : headroom_event_recorded(0, stream);
+        events_.push_back({ticket, headroom_fake_record(stream)});
+      } else {
+        headroom_fake_wait(stream, events_[point.number].due);
+        headroom_event_waited(0, stream, events_[point.number].ticket);
+      }
+    }
+  }
+
   bool allocate(uint32_t buffer, size_t event) {
     const memory::BufferInfo& info = what_.trace.buffers[buffer];
     void* const stream = stream_handle(info.stream);
@@ -259,12 +283,20 @@ class Replay {
       return false;
     }
     pointers_[buffer] = pointer;
+    if (!what_.order.empty()) touch(buffer);
     apart_.add(info.stream, info.requested_bytes);
     if (options_.behind) shared_.alloc(info.stream, round_up(info.requested_bytes, 512));
     plain_.alloc(buffer, info);
     expandable_.alloc(buffer, info);
     if (serves_from_ == 0 && statistics().is_planned != 0) note_switch();
     return true;
+  }
+
+  // A kernel of the block's own stream, which is what order between streams is about.
+  void touch(uint32_t buffer) {
+    const memory::BufferInfo& info = what_.trace.buffers[buffer];
+    headroom_fake_work(stream_handle(info.stream), reinterpret_cast<uint64_t>(pointers_[buffer]),
+                       info.requested_bytes);
   }
 
   [[nodiscard]] int64_t behind() const { return options_.behind.value_or(kUsuallyBehind); }
@@ -293,6 +325,7 @@ class Replay {
     } else if (options_.behind) {
       shared_.release(info.stream, stream, rounded);
     }
+    if (!what_.order.empty()) touch(buffer);
     live_.remove(pointer);
     headroom_free(pointer, info.requested_bytes, 0, stream);
     headroom_fake_advance(1);
@@ -325,9 +358,9 @@ class Replay {
                 a.since.efficiency_pct(), b.since.efficiency_pct(), ours.whole.efficiency_pct(),
                 a.whole.efficiency_pct(), b.whole.efficiency_pct());
     const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
-    std::printf("%.3f,%.3f,%.3f,%.2f,%lld,%lld", gib(ours.since.allocated),
-                gib(ours.since.reserved), gib(ours.whole.reserved), apart_.limit_pct(),
-                static_cast<long long>(calls_.iterations()),
+    std::printf("%.3f,%.3f,%.3f,%.2f,%.2f,%lld,%lld", gib(ours.since.allocated),
+                gib(ours.since.reserved), gib(ours.whole.reserved), at_end_pct(),
+                apart_.limit_pct(), static_cast<long long>(calls_.iterations()),
                 static_cast<long long>(calls_.count()));
     if (options_.behind) {
       const double events = static_cast<double>(what_.trace.events.size()) /
@@ -357,7 +390,17 @@ class Replay {
                    options_.least_pct);
       return Replayed::failed;
     }
+    if (options_.least_at_end_pct > 0 && at_end_pct() < options_.least_at_end_pct) {
+      std::fprintf(stderr, "%s: less than %.2f %% used at the end\n", what_.name.c_str(),
+                   options_.least_at_end_pct);
+      return Replayed::failed;
+    }
     return serves_from_ == 0 ? Replayed::unplanned : Replayed::planned;
+  }
+  [[nodiscard]] double at_end_pct() const {
+    const headroom_statistics s = statistics();
+    if (serves_from_ == 0) return 0;
+    return Peaks{s.allocated_bytes.peak, s.reserved_bytes.current}.efficiency_pct();
   }
 
   const Case& what_;
@@ -369,6 +412,12 @@ class Replay {
   runtime::fake::LiveRanges<> live_;
   std::vector<void*> pointers_;  // by buffer
   DriverCalls calls_;
+  struct Event {
+    uint64_t ticket = 0;
+    int64_t due = 0;
+  };
+  std::vector<Event> events_;
+  size_t next_order_ = 0;
   size_t next_ = 0;         // iteration
   size_t serves_from_ = 0;  // iteration, counted from 1; 0: no plan serves
   Peaks whole_;             // until the switch
@@ -507,6 +556,8 @@ Words read_words(int argc, char** argv) {
       words.options.has_marks = true;
     else if (word == "--always")
       words.options.always_plans = true;
+    else if (word == "--unordered")
+      words.options.is_unordered = true;
     else if (word == "--recorded")
       words.folder = recorded_folder();
     else if (word == "--step-ms" && i + 1 < argc)
@@ -515,6 +566,8 @@ Words read_words(int argc, char** argv) {
       words.repeats = 0;
     else if (word == "--least" && i + 1 < argc)
       words.options.least_pct = std::atof(argv[++i]);
+    else if (word == "--least-at-end" && i + 1 < argc)
+      words.options.least_at_end_pct = std::atof(argv[++i]);
     else if (word == "--behind" && i + 1 < argc)
       words.options.behind = std::atoll(argv[++i]);
     else if (word == "--waits")
@@ -571,8 +624,8 @@ int main(int argc, char** argv) {
   std::printf(
       "case,requests,iterations,serves_from_iteration,planned_pct,reused_pct,fallback_pct,"
       "since_pct,since_torch_pct,since_expandable_pct,whole_pct,whole_torch_pct,"
-      "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib,streams_"
-      "apart_pct,last_iterations,calls_in_them%s\n",
+      "whole_expandable_pct,since_allocated_gib,since_reserved_gib,whole_reserved_gib,at_end_pct,"
+      "streams_apart_pct,last_iterations,calls_in_them%s\n",
       words.options.behind ? ",behind_ticks,behind_pct_of_iteration,streams_shared_pct" : "");
   std::fflush(stdout);
   const std::string plan =

@@ -178,6 +178,17 @@ HEADROOM_EXPORT void headroom_release_pool(int device, TorchPoolId id) {
   headroom_pool_release(device, id.first, id.second);
 }
 
+uint64_t headroom_event_recorded(int device, void* stream) {
+  DeviceAllocator* const known = Runtime::get().open_device(device);
+  return known == nullptr ? 0 : known->record_event(stream_of(stream));
+}
+
+void headroom_event_waited(int device, void* stream, uint64_t event) {
+  if (DeviceAllocator* const known = Runtime::get().open_device(device)) {
+    known->wait_event(stream_of(stream), event);
+  }
+}
+
 void headroom_on_out_of_memory(headroom_out_of_memory_handler handler, void* context) {
   Runtime::get().set_out_of_memory_handler(handler, context);
 }

@@ -138,6 +138,16 @@ HEADROOM_EXPORT void headroom_iteration(int device);
  * planner believes little. May be called before the first allocation. Never needed. */
 HEADROOM_EXPORT void headroom_expect_iterations(void);
 
+/* What the program itself puts in order between its streams: an event is about to be recorded on
+ * `stream` (the call comes before the recording), and from now on a stream waits for it (the call
+ * comes after the wait was queued). Memory that one stream released before the event may then be
+ * the other's while the device is still at work on it. What is not told is not known, and nothing
+ * is wrong for it; what is told must be so. The event's ticket; 0, which means nothing, where the
+ * stream is being captured, or the device was not used yet. Only of streams that live as long as
+ * the process, as PyTorch's own do. */
+HEADROOM_EXPORT uint64_t headroom_event_recorded(int device, void* stream);
+HEADROOM_EXPORT void headroom_event_waited(int device, void* stream, uint64_t event);
+
 /* ---- Statistics, as torch.cuda.memory_stats() has them ---- */
 
 typedef struct headroom_figure {
@@ -176,7 +186,8 @@ typedef struct headroom_statistics {
 HEADROOM_EXPORT int headroom_get_statistics(int device, headroom_statistics* statistics);
 HEADROOM_EXPORT void headroom_reset_peak_statistics(int device);
 HEADROOM_EXPORT void headroom_reset_accumulated_statistics(int device);
-/* cudaMemGetInfo. 0, or -1 where the driver does not say: then of what is free alone, which stays. */
+/* cudaMemGetInfo. 0, or -1 where the driver does not say: then of what is free alone, which stays.
+ */
 HEADROOM_EXPORT int headroom_memory_info(int device, int64_t* free_bytes, int64_t* total_bytes);
 
 /* ---- For a shim that is compiled against PyTorch (python/headroom/run/shim): it subclasses

@@ -214,7 +214,10 @@ void mark_hand_overs(const std::vector<Tenant>& tenants, size_t signature, Compi
 void add_cells(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
   for (const memory::SignaturePlan& signature : plan.signatures) {
     for (const memory::PlannedSlot& slot : signature.slots) {
-      if (slot.is_guest) compiled.tracks[memory::host_of(plan, slot)].lends = true;
+      if (!slot.is_guest) continue;
+      compiled.tracks[memory::host_of(plan, slot)].lends = true;
+      compiled.borrower = slot.stream;
+      compiled.lends_in_order = compiled.lends_in_order || slot.is_in_order;
     }
   }
   for (uint32_t i = 0; i < compiled.tracks.size(); ++i) {
@@ -223,12 +226,15 @@ void add_cells(const memory::MemoryPlan& plan, CompiledPlan& compiled) {
     std::vector<memory::AddressRange> tenants;
     for (const memory::SignaturePlan& signature : plan.signatures) {
       for (const memory::PlannedSlot& slot : signature.slots) {
-        if (slot.stream != i || slot.is_guest || slot.is_elsewhere) continue;
+        if (slot.stream != i || slot.is_guest || slot.is_elsewhere || slot.is_carried) continue;
         tenants.push_back({slot.offset, round_up(slot.largest, plan.alignment)});
       }
     }
-    for (const memory::AddressRange& cell :
-         memory::cells_of(std::move(tenants), {track.offset, track.bytes})) {
+    const int64_t carried = plan.streams[i].carried_bytes;  // nobody else's
+    std::vector<memory::AddressRange> cells =
+        memory::cells_of(tenants, {track.offset + carried, track.bytes - carried});
+    if (carried > 0) cells.insert(cells.begin(), {track.offset, carried});
+    for (const memory::AddressRange& cell : cells) {
       compiled.cells.push_back(cell);
       compiled.lenders.push_back(i);
     }

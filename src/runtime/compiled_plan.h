@@ -91,6 +91,8 @@ struct CompiledPlan {
   std::vector<Track> tracks;
   std::vector<memory::AddressRange> cells;  // of lenders, by offset; each changes hands as one
   std::vector<uint32_t> lenders;            // by cell: the track
+  bool lends_in_order = false;              // guests come and go as the program's events have it
+  uint32_t borrower = 0;                    // the track of the guests, where there are any
   uint32_t places = 0;
   AddressTable place_of;    // from offset + kPlaceShift to its number
   uint32_t longest = 0;     // slots of the longest sequence

@@ -85,6 +85,8 @@ void* DeviceAllocator::allocate(int64_t size, CudaStream* stream, std::string& o
   Request request{size, round_up(size, kAlignment), stream};
   if (!events_->is_empty() && !is_capturing()) [[unlikely]]
     poll_events();
+  if (lends_.load(std::memory_order_relaxed)) [[unlikely]]
+    join_streams(stream);
   bool is_boundary = false;
   int64_t address = 0;
   {
@@ -123,7 +125,7 @@ int64_t DeviceAllocator::serve(const Request& request, bool& is_boundary) {
   if (candidate_ != nullptr || (planner_ != nullptr && planner_->has_candidate())) [[unlikely]] {
     is_boundary = follow_candidate(request) || is_boundary;
   }
-  if (is_switch_due_ || is_pool_due_) [[unlikely]]
+  if (is_switch_due_ || is_pool_due_ || is_trim_due_) [[unlikely]]
     is_boundary = true;
   // What begins a pass is the plan's, not beside it for as long as it lives.
   if (is_switch_due_ && !is_capturing()) return 0;
@@ -149,6 +151,24 @@ int64_t DeviceAllocator::serve_behind_boundary(const Request& request) {
     }
   }
   return serve_general(request);
+}
+
+// Before a request on this stream, where the plan has one stream wait for another.
+void DeviceAllocator::join_streams(CudaStream* stream) {
+  std::optional<PlannedArena::Join> join;
+  memory::StreamOrder::Ticket event = 0;
+  {
+    const std::lock_guard lock(lock_);
+    if (planned_ != nullptr) join = planned_->wanted_join(stream);
+    if (!join) return;
+    event = order_.record(address_of(join->other));
+  }
+  {
+    const DriverScope scope(pages_->driver(), pages_->context());
+    if (!events_->join(join->waits, join->other)) return;
+  }
+  const std::lock_guard lock(lock_);
+  order_.wait(address_of(join->waits), event);
 }
 
 // REQUIRES: the lock. 0 where the plan has no room for it.
@@ -282,6 +302,8 @@ void DeviceAllocator::complete_general(uint32_t number) {
   record(memory::RecordKind::free_completed, block.address, block.requested, nullptr);
   log_release(block.serial, RequestLog::Kind::release_done);
   general_bytes_ -= block.size;
+  if (planned_ != nullptr && plan_figures_.passes == 0) [[unlikely]]
+    note_gone(block.size);
   if (!pools_.empty() && general_->is_last_of_released(number)) [[unlikely]]
     is_pool_due_ = true;
   blocks_.erase(block.address);
@@ -342,6 +364,27 @@ bool DeviceAllocator::record_stream(void* pointer, CudaStream* stream) {
   add({stream, nullptr});
   record(memory::RecordKind::stream_use, address, requested, stream);
   return true;
+}
+
+memory::StreamOrder::Ticket DeviceAllocator::record_event(CudaStream* stream) {
+  {
+    // An event of a capture is an edge of its graph, and orders no streams.
+    const DriverScope scope(pages_->driver(), pages_->context());
+    if (events_->is_captured(stream)) return 0;
+  }
+  const std::lock_guard lock(lock_);
+  const memory::StreamOrder::Ticket event = order_.record(address_of(stream));
+  record(memory::RecordKind::event_record, static_cast<int64_t>(event), 0, stream);
+  if (log_ != nullptr) log_->add_order(RequestLog::Kind::record, address_of(stream), event);
+  return event;
+}
+
+void DeviceAllocator::wait_event(CudaStream* stream, memory::StreamOrder::Ticket event) {
+  if (event == 0 || is_capturing()) return;
+  const std::lock_guard lock(lock_);
+  order_.wait(address_of(stream), event);
+  record(memory::RecordKind::event_wait, static_cast<int64_t>(event), 0, stream);
+  if (log_ != nullptr) log_->add_order(RequestLog::Kind::wait, address_of(stream), event);
 }
 
 void DeviceAllocator::empty_cache() {

@@ -90,6 +90,7 @@ struct PlanFigures {
   PlanOrigin origin;       // of the plan that serves
   int64_t trims = 0;
   int64_t next_trim = 1;        // pass
+  int64_t gone_bytes = 0;       // in the first pass, of what the switch found alive
   bool was_lending = false;     // at the last pass
   int64_t unserved = 0;         // requests since the last pass began
   int64_t reserved_before = 0;  // highest before the first switch
@@ -168,6 +169,11 @@ class DeviceAllocator {
   // False where the pointer is not a live block of this device. Of which device a stream is, nobody
   // says: one that is null may be the default stream of any that is open.
   bool record_stream(void* pointer, CudaStream* stream);
+  // What the program has its streams wait for. An event is about to be recorded on the stream: its
+  // ticket; 0 where nothing can be said of it.
+  memory::StreamOrder::Ticket record_event(CudaStream* stream);
+  // The stream waits for the event from now on.
+  void wait_event(CudaStream* stream, memory::StreamOrder::Ticket event);
   void empty_cache();
   void set_memory_fraction(double fraction);
   // The page, or piece of cuMemAlloc, that holds the address; nothing where that is in no arena.
@@ -226,6 +232,7 @@ class DeviceAllocator {
 
   void* allocate_slowly(const Request& request, bool is_last, std::string& out_of_memory);
   int64_t serve(const Request& request, bool& is_boundary);
+  void join_streams(CudaStream* stream);
   int64_t serve_planned(const Request& request, bool& is_boundary);
   int64_t serve_general(const Request& request);
   int64_t serve_behind_boundary(const Request& request);
@@ -250,6 +257,19 @@ class DeviceAllocator {
   uint32_t pool_for(CudaStream* stream) const;
   void add_pool(PoolId id, Filter filter);
   void give_back_pools();
+
+  // What nobody's block lies in: collected under the lock, given back once the device is done.
+  struct Collected {
+    std::vector<GeneralArena::Piece> pages;   // of the general arena
+    std::vector<GeneralArena::Piece> pieces;  // the same, of cuMemAlloc
+    std::vector<GeneralArena::Piece> retired_pages;
+    std::vector<GeneralArena::Piece> retired_pieces;
+    std::vector<GeneralArena::Piece> spans;             // address space that is not needed any more
+    std::vector<std::unique_ptr<PlannedArena>> arenas;  // the same; freed without the lock
+    [[nodiscard]] bool is_empty() const {
+      return pages.empty() && pieces.empty() && retired_pages.empty() && retired_pieces.empty();
+    }
+  };
 
   // device_plans.cpp: plans, from the log to the switch and beyond it.
   void load_plan();
@@ -276,21 +296,13 @@ class DeviceAllocator {
   bool is_plan_outgrown();
   void give_up_plan();
   void judge_pass();
+  Collected collect_spare(int64_t keep_bytes);
+  void give_back_spare(Collected collected);
+  void trim_in_first_pass();
+  void note_gone(int64_t bytes);
   void judge_mark();
   [[nodiscard]] bool is_worth_it(const CompiledPlan& plan) const;
 
-  // What nobody's block lies in: collected under the lock, given back once the device is done.
-  struct Collected {
-    std::vector<GeneralArena::Piece> pages;   // of the general arena
-    std::vector<GeneralArena::Piece> pieces;  // the same, of cuMemAlloc
-    std::vector<GeneralArena::Piece> retired_pages;
-    std::vector<GeneralArena::Piece> retired_pieces;
-    std::vector<GeneralArena::Piece> spans;             // address space that is not needed any more
-    std::vector<std::unique_ptr<PlannedArena>> arenas;  // the same; freed without the lock
-    [[nodiscard]] bool is_empty() const {
-      return pages.empty() && pieces.empty() && retired_pages.empty() && retired_pieces.empty();
-    }
-  };
   Collected collect(int64_t keep_bytes);
   void collect_retired(Collected& collected);
   // Waits for as long as it takes, as who needs memory does; or gives up where the device is at
@@ -316,6 +328,7 @@ class DeviceAllocator {
   std::atomic<int> captures_ = 0;            // pools that are begun, and captures elsewhere:
   std::atomic<int> captures_elsewhere_ = 0;  // of those, these
   std::atomic<bool> serves_ = false;         // a plan; a hint for who has not the lock
+  std::atomic<bool> lends_ = false;          // it does, as the program's events have it; the same
 
   std::mutex driver_mutex_;
   SpinLock lock_;  // all below
@@ -325,7 +338,9 @@ class DeviceAllocator {
   std::vector<Pool> pools_;
   uint32_t pools_made_ = 0;
   bool is_pool_due_ = false;  // a released one may have nothing in it any more
+  bool is_trim_due_ = false;  // what a switch found alive is gone, or much of it
   Statistics statistics_;
+  memory::StreamOrder order_;
 
   // Plans. The planner has a lock of its own, the rest is under lock_.
   std::unique_ptr<Planner> planner_;

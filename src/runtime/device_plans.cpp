@@ -37,6 +37,8 @@ constexpr uint32_t kPoorMarks = 4;
 constexpr int64_t kMostSwitchesWithoutMemory = 3;
 constexpr int64_t kMostOutgrown = 2;
 constexpr double kNoWorse = 1.005;
+// Pages are given back where they are more than this part of what is reserved.
+constexpr int64_t kFewPages = 100;
 // Passes after which a log that led to no plan is given up.
 constexpr int64_t kMostLoggedPasses = 64;
 
@@ -54,6 +56,7 @@ void DeviceAllocator::load_plan() {
   compiled.is_of_file = true;
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));
+  candidate_->set_order(&order_);
 }
 
 // REQUIRES: no lock, or the driver lock.
@@ -133,7 +136,10 @@ void DeviceAllocator::number_streams_of_plans() {
 
 // REQUIRES: the lock.
 uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
-  const uint32_t serial = log_->add_request(size, number_of_stream(stream));
+  const uint32_t number = number_of_stream(stream);
+  while (log_->streams() < streams_.size())
+    log_->add_stream(reinterpret_cast<intptr_t>(streams_[log_->streams()]));
+  const uint32_t serial = log_->add_request(size, number);
   if (planner_->is_due(log_->size())) planner_->look();
   return serial;
 }
@@ -222,6 +228,7 @@ void DeviceAllocator::accept_candidate() {
     return;
   }
   candidate_ = std::move(made->arena);
+  candidate_->set_order(&order_);
   for (uint32_t track = 0; track < made->streams.size(); ++track) {
     candidate_->set_stream(track, streams_[made->streams[track]]);
   }
@@ -241,8 +248,10 @@ void DeviceAllocator::at_boundary() {
   std::unique_ptr<PlannedArena> dropped;
   bool begins_log = false;
   bool passes = false;
+  bool trims = false;
   {
     const std::lock_guard lock(lock_);
+    trims = std::exchange(is_trim_due_, false);
     dropped = std::move(dropped_);
     if (std::exchange(is_switch_due_, false)) {
       next = std::move(candidate_);
@@ -258,6 +267,8 @@ void DeviceAllocator::at_boundary() {
     begin_log();
   } else if (passes) {
     judge_pass();
+  } else if (trims) {
+    trim_in_first_pass();
   }
 }
 
@@ -270,7 +281,7 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next, const PlanOr
     const std::lock_guard lock(lock_);
     had_plan = planned_ != nullptr;
     if (had_plan) retired_.push_back(std::move(planned_));
-    serves_ = false;
+    serves_ = lends_ = false;
     collected = collect(0);
   }
   const bool is_done = give_back(std::move(collected), Wait::for_a_while);
@@ -315,12 +326,14 @@ void DeviceAllocator::start_serving(std::unique_ptr<PlannedArena> next, const Pl
   f.is_from_file = planned_->plan().is_of_file;
   f.origin = origin;
   serves_ = true;
+  lends_ = planned_->plan().lends_in_order;
   f.plan_bytes = planned_->plan().bytes;
   f.refused.clear();
   f.switch_wait_ns = waited_ns;
   f.switch_ns = now_ns() - began_ns;
   f.passes = 0;
   f.next_trim = 1;
+  f.gone_bytes = 0;
   f.was_lending = true;
   f.poor_passes = 0;
   f.unserved = 0;
@@ -403,7 +416,7 @@ void DeviceAllocator::retire_plan(const std::string& why) {
   if (candidate_ != nullptr) older = std::exchange(dropped_, std::move(candidate_));
   if (planner_ != nullptr && planner_->has_candidate()) drop_log();  // and with it what it led to
   retired_.push_back(std::move(planned_));
-  serves_ = false;
+  serves_ = lends_ = false;
   plan_figures_.refused = why;
   is_switch_due_ = is_log_due_ = true;  // at the next boundary that somebody sees
 }
@@ -505,20 +518,51 @@ void DeviceAllocator::judge_pass() {
     if (f.passes >= f.next_trim) {
       f.next_trim = 2 * f.passes;
       const int64_t keep = *std::max_element(f.general_needs.begin(), f.general_needs.end());
-      const int64_t spare = general_->collectable_bytes() - keep;
-      if (spare > statistics_.reserved_bytes.current() / 100 || !retired_.empty()) {
-        collected = collect(keep);
-        ++f.trims;
-      }
+      collected = collect_spare(keep);
     }
   }
-  if (!collected.is_empty()) {
-    give_back(std::move(collected), Wait::for_a_while);
-    pages_->release_idle();
-    const std::lock_guard lock(lock_);
-    note_reserved();
-  }
+  give_back_spare(std::move(collected));
   if (begins_log) begin_log();
+}
+
+// Pages that nothing lies in, but for so many bytes of them; none where they are few.
+// REQUIRES: the lock and the driver lock.
+DeviceAllocator::Collected DeviceAllocator::collect_spare(int64_t keep_bytes) {
+  const int64_t spare = general_->collectable_bytes() - keep_bytes;
+  if (spare <= statistics_.reserved_bytes.current() / kFewPages && retired_.empty()) return {};
+  ++plan_figures_.trims;
+  return collect(keep_bytes);
+}
+
+// REQUIRES: driver lock.
+void DeviceAllocator::give_back_spare(Collected collected) {
+  if (collected.is_empty()) return;
+  give_back(std::move(collected), Wait::for_a_while);
+  pages_->release_idle();
+  const std::lock_guard lock(lock_);
+  note_reserved();
+}
+
+// What was alive at the switch has bytes of the plan, too, and is there twice until it goes: so
+// its pages are given back before this pass is at its highest. Once for each hundredth of what is
+// reserved. REQUIRES: the lock.
+void DeviceAllocator::note_gone(int64_t bytes) {
+  plan_figures_.gone_bytes += bytes;
+  if (plan_figures_.gone_bytes <= statistics_.reserved_bytes.current() / kFewPages) return;
+  plan_figures_.gone_bytes = 0;
+  is_trim_due_ = true;
+}
+
+// REQUIRES: driver lock.
+void DeviceAllocator::trim_in_first_pass() {
+  Collected collected;
+  {
+    const std::lock_guard lock(lock_);
+    if (planned_ == nullptr) return;
+    const PlanFigures& f = plan_figures_;
+    collected = collect_spare(std::max<int64_t>(f.general_peak - f.general_at_start, 0));
+  }
+  give_back_spare(std::move(collected));
 }
 
 }  // namespace headroom::runtime

@@ -75,6 +75,9 @@ static_assert(sizeof(CudaAllocationProperties) == 32 && sizeof(CudaAccess) == 12
   CALL(context_set, cuCtxSetCurrent, (CudaContext * context))                                  \
   CALL(context_synchronize, cuCtxSynchronize, ())                                              \
   CALL(stream_context, cuStreamGetCtx, (CudaStream * stream, CudaContext * *context))          \
+  CALL(stream_is_capturing, cuStreamIsCapturing, (CudaStream * stream, int* status))           \
+  CALL(stream_wait_event, cuStreamWaitEvent,                                                   \
+       (CudaStream * stream, CudaEvent * event, unsigned flags))                               \
   CALL(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                          \
   CALL(memory_allocate, cuMemAlloc_v2, (CudaPointer * pointer, size_t bytes))                  \
   CALL(memory_free, cuMemFree_v2, (CudaPointer pointer))                                       \

@@ -101,6 +101,24 @@ void EventQueue::poll_locked(const Complete& complete, bool waits) {
   }
 }
 
+bool EventQueue::is_captured(CudaStream* stream) const {
+  int status = 0;
+  return is_capturing() || driver_.stream_is_capturing(stream, &status) != kCudaSuccess ||
+         status != 0;
+}
+
+bool EventQueue::join(CudaStream* waits, CudaStream* other) {
+  const std::lock_guard lock(mutex_);
+  // A wait within a capture for what is outside of it would end the capture.
+  if (is_captured(waits) || is_captured(other)) return false;
+  CudaEvent* const event = take_event(context_);
+  if (event == nullptr) return false;
+  const bool is_done = driver_.event_record(event, other) == kCudaSuccess &&
+                       driver_.stream_wait_event(waits, event, 0) == kCudaSuccess;
+  spare_[context_].push_back(event);  // what waits for it has its own note of it
+  return is_done;
+}
+
 void EventQueue::poll(const Complete& complete) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock() && !is_capturing()) poll_locked(complete, false);

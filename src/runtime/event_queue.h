@@ -43,11 +43,17 @@ class EventQueue {
   [[nodiscard]] bool is_empty() const { return waiting_.load(std::memory_order_acquire) == 0; }
   // REQUIRES: a DriverScope; at least one stream.
   void add(int64_t address, const std::vector<StreamUse>& streams, const Complete& complete);
+  // Is it being captured, by a capture that we were told of or another one? Also where the driver
+  // does not say. REQUIRES: a DriverScope.
+  [[nodiscard]] bool is_captured(CudaStream* stream) const;
   // Calls `complete` for each block whose events have all happened. Nothing where another thread is
   // at it, or somebody captures. REQUIRES: a DriverScope.
   void poll(const Complete& complete);
   // Waits for all of them. REQUIRES: the same.
   void drain(const Complete& complete);
+  // Has one stream wait for all that the other was given so far. False where that cannot be, as
+  // somebody captures. REQUIRES: a DriverScope; both are of this device.
+  bool join(CudaStream* waits, CudaStream* other);
   // Returns once no thread is at work here that has not seen `captures` as it is now.
   void await_others() { const std::lock_guard lock(mutex_); }
 

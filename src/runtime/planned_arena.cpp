@@ -27,6 +27,10 @@ constexpr int64_t kRounding = memory::kMinBlockSize;
 // pass.
 bool may_be_stray(int64_t size) { return size > kMostSmall; }
 
+int64_t handle_of(const CudaStream* stream) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(stream));
+}
+
 bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -354,6 +358,7 @@ PlannedArena::Served PlannedArena::allocate_slowly(uint32_t number, int64_t size
 
 PlannedArena::Served PlannedArena::serve(uint32_t number, int64_t size, uint32_t serial) {
   TrackState& track = tracks_[number];
+  if (track.lends && order_ != nullptr) track.asked = order_->epoch(handle_of(track.stream));
   bool begins = false;
   const Match found = match(track, number, size, begins);
   if (begins) begin_main_pass(track);
@@ -514,7 +519,8 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
     const bool is_lender = plan_->lenders[i] == track;
     if (cells_[i].holder == track) continue;
     const bool may_come = is_lender || is_lending_;
-    if (may_come && cells_[i].is_done()) continue;
+    const bool is_empty = cells_[i].blocks == 0;
+    if (may_come && is_empty && (is_done(cells_[i]) || comes_after(track, cells_[i]))) continue;
     if (is_lender) pause_lending();
     return false;
   }
@@ -525,6 +531,42 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
   if (plan_->lenders[first] != track) ++guests_;
   in_cells_[offset] = {first, last, 0, false};
   return true;
+}
+
+// Is all that the track's stream is given from now on behind what was in the cell?
+bool PlannedArena::comes_after(uint32_t track, const Cell& cell) const {
+  if (order_ == nullptr) return false;
+  const int64_t holder = handle_of(tracks_[cell.holder].stream);
+  return order_->known(handle_of(tracks_[track].stream), holder) >= cell.epoch;
+}
+
+std::optional<PlannedArena::Join> PlannedArena::wanted_join(CudaStream* stream) {
+  const uint32_t number = track_of(stream);
+  if (number == kNoNumber || order_ == nullptr) return std::nullopt;
+  // A lender is about to be at work again, or somebody to need what it released.
+  const uint32_t lender = tracks_[number].lends ? number : host_of_next(number);
+  if (lender == kNoNumber || !is_quiet(tracks_[lender])) return std::nullopt;
+  return Join{tracks_[plan_->borrower].stream, tracks_[lender].stream};
+}
+
+// Has the lender released something since the last event of its stream, and asked for nothing, and
+// has the borrower waited for that event?
+bool PlannedArena::is_quiet(const TrackState& lender) const {
+  const int64_t stream = handle_of(lender.stream);
+  const memory::StreamOrder::Epoch now = order_->epoch(stream);
+  const int64_t borrower = handle_of(tracks_[plan_->borrower].stream);
+  return now > 1 && lender.released == now && lender.asked < now &&
+         order_->known(borrower, stream) + 1 == now;
+}
+
+// The track in whose cells the next slot lies, where that is a guest; else kNoNumber.
+uint32_t PlannedArena::host_of_next(uint32_t number) const {
+  const TrackState& track = tracks_[number];
+  if (track.sequence == nullptr) return kNoNumber;
+  const uint32_t slot = track.cursor < track.sequence->count ? track.cursor : 0;
+  const int64_t offset = track.slots[slot].offset;
+  if (is_elsewhere(track, slot) || is_within(number, offset)) return kNoNumber;
+  return plan_->lenders[memory::cells_over(plan_->cells, offset, 1).first];
 }
 
 void PlannedArena::pause_lending() {
@@ -539,17 +581,20 @@ void PlannedArena::leave_cells(int64_t offset) {
   if (at == in_cells_.end()) return;
   const InCells& was = at->second;
   const uint64_t number = was.released == 0 ? ++releases_ : was.released;
+  TrackState& holder = tracks_[cells_[was.first].holder];
+  if (was.is_settled) holder.settled = std::max(holder.settled, number);
+  if (order_ != nullptr) holder.released = order_->epoch(handle_of(holder.stream));
   for (uint32_t i = was.first; i < was.last; ++i) {
     Cell& cell = cells_[i];
     --cell.blocks;
-    uint64_t& last = was.is_settled ? cell.last_settled : cell.last_unsettled;
-    last = std::max(last, number);
+    cell.released = std::max(cell.released, number);
+    cell.epoch = holder.released;
   }
   in_cells_.erase(at);
 }
 
 bool PlannedArena::hand_over(int64_t address) {
-  if (in_cells_.empty()) return false;
+  if (in_cells_.empty() || plan_->lends_in_order) return false;
   const int64_t offset = address - tracks_[track_at(address)].delta;
   const auto at = in_cells_.find(offset);
   if (at == in_cells_.end()) return false;

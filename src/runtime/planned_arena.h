@@ -27,10 +27,12 @@
 // and all of the above holds for it. Whether its bytes are also free of what the lender had there
 // is a matter of cells:
 //   7. A cell is one track's at a time, its holder's, and all that lies in it is the holder's.
-//   8. It changes hands only where nothing lies in it or awaits an event, and the last release in
-//      it was one behind an event of the holder's own stream, recorded after it. A program queues
-//      what touches a block on the block's stream before it releases it, and says which other
-//      streams use it; those are awaited, too. So the device has done all that touches the cell.
+//   8. It changes hands only where nothing lies in it or awaits an event, and either the last
+//      release in it was one behind an event of the holder's own stream, recorded after it, or the
+//      program has had the taker's stream wait for the holder's since (stream_order.h). A program
+//      queues what touches a block on the block's stream before it releases it, and says which
+//      other streams use it; those are awaited, too. So the device has done all that touches the
+//      cell, or does it before what the taker is given.
 //   9. A lender that finds a cell of its own not given back at its turn goes elsewhere, for once:
 //      then nothing is lent for some passes, twice as many each time.
 // Nobody waits: whoever does not get the cells is served like a request whose slot is taken.
@@ -43,8 +45,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "memory/stream_order.h"
 #include "runtime/compiled_plan.h"
 #include "runtime/driver.h"
 
@@ -103,6 +107,18 @@ class PlannedArena {
       begin_main_pass(track);
     return {Source::planned, slot.offset + track.delta, begins};
   }
+  // What the program has put in order between its streams; outlives the arena. Without it nothing
+  // is in order.
+  void set_order(const memory::StreamOrder* order) { order_ = order; }
+  // What is to be done before a request on this stream is served: `waits` is made to wait for all
+  // that `other` was given so far. It has waited for all of that but what came behind the last
+  // event of `other`, and there were only releases: it costs nothing, and who borrows may have what
+  // was released. Nothing, where it would cost something, or nothing was released.
+  struct Join {
+    CudaStream* waits = nullptr;
+    CudaStream* other = nullptr;
+  };
+  [[nodiscard]] std::optional<Join> wanted_join(CudaStream* stream);
   // Follows a request without serving it.
   struct Followed {
     bool begins_pass = false;  // of the main track: an iteration begins
@@ -199,6 +215,13 @@ class PlannedArena {
     CudaStream* stream = nullptr;
     bool has_stream = false;
     bool lends = false;  // and so is never regular
+    // Releases in cells are numbered. The last of its own behind an event of its stream: the device
+    // has done what came before it, too.
+    uint64_t settled = 0;
+    // Of one that lends in the program's order: the epochs of its stream in which it asked for
+    // something last, and in which it released something in its cells.
+    memory::StreamOrder::Epoch asked = 0;
+    memory::StreamOrder::Epoch released = 0;
     std::array<int64_t, kGramRequests> history{};
     std::vector<uint64_t> regular;    // a bit a slot
     std::map<int64_t, Stray> strays;  // by offset
@@ -208,11 +231,9 @@ class PlannedArena {
   struct Cell {
     uint32_t holder = 0;
     uint32_t blocks = 0;  // in it, or awaiting events
-    // Releases are numbered; the last one behind an event of the holder's stream, and the last
-    // other.
-    uint64_t last_settled = 0;
-    uint64_t last_unsettled = 0;
-    [[nodiscard]] bool is_done() const { return blocks == 0 && last_settled >= last_unsettled; }
+    // Of the holder's last release in it: its number, and the epoch of its stream.
+    uint64_t released = 0;
+    memory::StreamOrder::Epoch epoch = 0;
   };
   struct InCells {
     uint32_t first = 0;
@@ -309,12 +330,19 @@ class PlannedArena {
     return tracks_[track].lends || !is_within(track, offset);
   }
   bool take_cells(uint32_t track, int64_t offset, int64_t room);
+  [[nodiscard]] bool is_quiet(const TrackState& lender) const;
+  [[nodiscard]] uint32_t host_of_next(uint32_t track) const;
+  [[nodiscard]] bool is_done(const Cell& cell) const {
+    return tracks_[cell.holder].settled >= cell.released;
+  }
+  [[nodiscard]] bool comes_after(uint32_t track, const Cell& cell) const;
   void pause_lending();
   void leave_cells(int64_t offset);
   [[nodiscard]] uint32_t holder_at(int64_t address) const;
   [[nodiscard]] int64_t address_of(uint32_t track, int64_t offset) const;
 
   std::shared_ptr<const CompiledPlan> plan_;
+  const memory::StreamOrder* order_ = nullptr;
   std::vector<TrackState> tracks_;
   std::vector<Placed> placed_;  // by place
   uint32_t last_track_ = 0;

@@ -177,8 +177,9 @@ struct Judged {
   Prediction prediction;
 };
 
-// With guests where that needs less, and may serve by the same rule as any other plan even where
-// none of them ever comes into its place, as the device is too far behind.
+// With guests where that needs less. Where they have to see that the device is done, it may serve
+// only by the same rule as any other plan, even where none of them ever comes into its place, as
+// the device is too far behind; the program's own order is no matter of chance.
 Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool always) {
   const auto read = [&](const memory::MemoryPlan& plan) {
     Judged judged{&plan, std::make_shared<const CompiledPlan>(compile_plan(plan)), {}};
@@ -190,10 +191,14 @@ Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool
   Judged lending = read(*attempt.lending);
   const int64_t now = is_near_enough(apart.prediction) ? apart.prediction.planned_bytes
                                                        : apart.prediction.best_fit_bytes;
-  Prediction behind = predict(lending.compiled, log, attempt.times, kPage, false);
-  behind.slot_share = lending.prediction.slot_share;  // guests have slots, if others' place
-  const bool is_better = lending.prediction.planned_bytes < now;
-  return always || (is_better && is_near_enough(behind)) ? lending : apart;
+  if (always) return lending;
+  if (lending.prediction.planned_bytes >= now) return apart;
+  Prediction worst = lending.prediction;
+  if (!lending.compiled->lends_in_order) {
+    worst = predict(lending.compiled, log, attempt.times, kPage, false);
+    worst.slot_share = lending.prediction.slot_share;  // guests have slots, if others' place
+  }
+  return is_near_enough(worst) ? lending : apart;
 }
 
 }  // namespace
@@ -250,10 +255,16 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   }
   Result<void> checked = memory::check_plan(attempt.plan);
   if (checked && attempt.plan.streams.size() > 1 && !has_varying_slots(attempt.plan)) {
-    options.lends = true;
-    attempt.lending = memory::make_plan({log.requests, iterations, classes, finder}, options, true);
-    checked = memory::check_plan(*attempt.lending);
-    if (!has_guests(*attempt.lending)) attempt.lending.reset();
+    const memory::OrderHistory order(log.order, log.requests);
+    using memory::Lending;
+    for (const Lending lending : {Lending::behind_order, Lending::behind_events}) {
+      options.lending = lending;
+      attempt.lending =
+          memory::make_plan({log.requests, iterations, classes, finder, &order}, options, true);
+      checked = memory::check_plan(*attempt.lending);
+      if (!checked || has_guests(*attempt.lending)) break;
+      attempt.lending.reset();
+    }
   }
   if (!checked) attempt.refused = "a plan that its checker refused: " + checked.error().to_string();
   return attempt;

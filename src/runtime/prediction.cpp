@@ -1,6 +1,7 @@
 #include "runtime/prediction.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <vector>
 
 #include "base/units.h"
@@ -81,7 +82,9 @@ class Player {
 
   int64_t play(const std::vector<Moment>& moments) {
     bool is_serving = false;
+    if (planned_ != nullptr) planned_->set_order(&order_);
     for (const Moment& moment : moments) {
+      if (keeps_up_) put_in_order(moment.time);
       if (!is_serving && moment.time >= times_.serves_from) {
         is_serving = true;
         if (planned_ != nullptr) pages_.give_back();
@@ -105,6 +108,26 @@ class Player {
     uint32_t block = kNoNumber;
   };
 
+  // What the program's streams were told to wait for until then.
+  void put_in_order(int64_t time) {
+    for (; next_ < log_.order.size() && log_.order[next_].time < time; ++next_) {
+      const memory::OrderEvent& event = log_.order[next_];
+      if (event.is_wait) {
+        order_.wait(event.stream, tickets_[event.ticket]);
+      } else {
+        tickets_[event.ticket] = order_.record(event.stream);
+      }
+    }
+  }
+
+  // As the allocator does it.
+  void join(CudaStream* stream) {
+    if (!keeps_up_ || !planned_->plan().lends_in_order) return;
+    const auto wanted = planned_->wanted_join(stream);
+    const auto handle = [](CudaStream* of) { return reinterpret_cast<intptr_t>(of); };
+    if (wanted) order_.wait(handle(wanted->waits), order_.record(handle(wanted->other)));
+  }
+
   void request(const Moment& moment, bool is_serving) {
     const memory::RecordedRequest& request = log_.requests[moment.request];
     Place& place = places_[moment.request];
@@ -112,6 +135,7 @@ class Player {
       planned_->follow(stream_named(request.stream), request.size);
     }
     if (planned_ != nullptr && is_serving) {
+      join(stream_named(request.stream));
       const PlannedArena::Served served =
           planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial);
       place.address = served.address;
@@ -137,6 +161,9 @@ class Player {
   bool keeps_up_;
   std::vector<Place> places_;
   CountedPages pages_;
+  memory::StreamOrder order_;
+  std::unordered_map<memory::StreamOrder::Ticket, memory::StreamOrder::Ticket> tickets_;
+  size_t next_ = 0;  // event
   int64_t peak_ = 0;
   int64_t asked_ = 0, in_slots_ = 0;
 };

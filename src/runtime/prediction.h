@@ -25,8 +25,8 @@ struct PredictionTimes {
   int64_t follows_from = 0;
   int64_t serves_from = 0;
 };
-// `keeps_up`: events have happened when they are asked for, so that guests come into their cells;
-// else none ever has.
+// `keeps_up`: events have happened when they are asked for, and streams wait for one another as
+// they were logged to do, so that guests come into their cells; else nothing of the kind.
 [[nodiscard]] Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
                                  const RequestLog::Understood& log, const PredictionTimes& times,
                                  int64_t page_bytes, bool keeps_up = true);

@@ -13,15 +13,18 @@
 #include <vector>
 
 #include "memory/packing/recorded_requests.h"
+#include "memory/plan/order_history.h"
 
 namespace headroom::runtime {
 
 class RequestLog {
  public:
-  enum class Kind : uint8_t { request, release_asked, release_done, mark };
+  enum class Kind : uint8_t { request, release_asked, release_done, mark, stream, record, wait };
   struct Entry {
-    int64_t value = 0;  // size of a request; serial of a release; nothing of a mark
-    uint32_t stream = 0;
+    // Size of a request; serial of a release; handle of a stream, also of one on which an event is
+    // recorded or that waits for it; nothing of a mark.
+    int64_t value = 0;
+    uint32_t stream = 0;  // number of a stream; of an event, the end of its ticket
     Kind kind = Kind::request;
   };
   static constexpr uint32_t kNoSerial = 0xffffffff;
@@ -37,6 +40,13 @@ class RequestLog {
   void add_release(uint32_t serial, Kind kind) {
     if (serial != kNoSerial) add({static_cast<int64_t>(serial), 0, kind});
   }
+  // The handle of the stream with the next number.
+  void add_stream(int64_t handle) { add({handle, streams_++, Kind::stream}); }
+  [[nodiscard]] uint32_t streams() const { return streams_; }
+  // An event is recorded on the stream, or the stream waits for it.
+  void add_order(Kind kind, int64_t handle, memory::StreamOrder::Ticket ticket) {
+    add({handle, static_cast<uint32_t>(ticket), kind});
+  }
   // The optimizer has made a step.
   void add_mark() { add({0, 0, Kind::mark}); }
   // What was added so far lived before the log began. REQUIRES: nobody reads yet.
@@ -44,8 +54,9 @@ class RequestLog {
 
   struct Understood {
     std::vector<memory::RecordedRequest> requests;
-    std::vector<int64_t> marks;  // times
-    int64_t end = 0;             // after the last entry: what was not released yet ends here
+    std::vector<int64_t> marks;             // times
+    std::vector<memory::OrderEvent> order;  // of streams numbered as those of requests
+    int64_t end = 0;  // after the last entry: what was not released yet ends here
   };
   // The first `count` entries as requests with lifetimes. For the reading thread.
   [[nodiscard]] Understood read(size_t count) const;
@@ -58,6 +69,7 @@ class RequestLog {
   std::atomic<size_t> size_ = 0;
   uint32_t requests_ = 0;
   uint32_t at_start_ = 0;
+  uint32_t streams_ = 0;
 };
 
 }  // namespace headroom::runtime

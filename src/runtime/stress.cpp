@@ -3,7 +3,8 @@
 //
 //   headroom_runtime_stress [--operations 1e6] [--threads 4] [--streams 3] [--seed 1]
 //                           [--memory-mib 4096] [--perturbed 0.05] [--turns-seconds 60] [--oom]
-//                           [--plain] [--no-host] [--capture] [--lends]
+//                           [--plain] [--no-host] [--capture] [--lends] [--ordered]
+//                           [--delay 20]
 //
 // Each thread runs iterations of a program of its own, drawn from the seed: first in turns, the
 // same again and again, until a plan serves, and then all of them at once, until each has done its
@@ -12,15 +13,20 @@
 // refused while they take turns, and memory of cuMemAlloc (--plain) is planned as well. With
 // --lends the second stream is used in the middle of each iteration alone, and has to lend where
 // there is one thread (with several it is chance how far behind the log finds the device, and so
-// whether a plan lends). A share of a thread's requests is perturbed, blocks are handed to other
-// threads to be released, other streams use them, memory is taken away and given back, caches are
-// emptied, graphs are captured. Threads die with blocks of theirs alive, which their successors
-// have then; the last thing that a thread does is to allocate and release from a destructor of its
-// own. Checked at each call: no two live blocks overlap; a block lies in mapped memory (it is
-// written to, and its words are there when it is released); no work on another stream still touches
-// what is handed out. At the end: nothing is live, the figures say so, everything can be given
-// back, and the driver saw no rule broken. A watchdog ends a run that stands still.
+// whether a plan lends). With --ordered it does so, too, and what makes the device done is no event
+// of ours but the program's own: the second stream waits for the first before it begins, and the
+// first for the second behind it; every block is at work on its stream when it begins and ends.
+// --delay: so many ticks is the device behind, at most. A share of a thread's requests is
+// perturbed, blocks are handed to other threads to be released, other streams use them, memory is
+// taken away and given back, caches are emptied, graphs are captured. Threads die with blocks of
+// theirs alive, which their successors have then; the last thing that a thread does is to allocate
+// and release from a destructor of its own. Checked at each call: no two live blocks overlap; a
+// block lies in mapped memory (it is written to, and its words are there when it is released); no
+// work on another stream still touches what is handed out. At the end: nothing is live, the figures
+// say so, everything can be given back, and the driver saw no rule broken. A watchdog ends a run
+// that stands still.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -59,6 +65,8 @@ struct Setting {
   bool has_host = true;
   bool captures = false;
   bool lends = false;
+  bool is_ordered = false;
+  int64_t delay = 20;  // ticks
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -217,6 +225,13 @@ class Worker {
     int64_t size = 0;
     int stream = 0;
     bool is_shared = false;  // another stream uses it
+    // Not a request but an event: it is recorded on the stream, or the stream waits for it.
+    std::optional<size_t> event = std::nullopt;
+    bool waits = false;
+  };
+  struct Event {
+    uint64_t ticket = 0;
+    int64_t happens = 0;
   };
   struct Slot {
     void* pointer = nullptr;
@@ -235,15 +250,26 @@ class Worker {
     const auto count = static_cast<uint32_t>(50 + draw(400));
     std::vector<uint32_t> live;
     std::vector<uint32_t> of_side;
+    uint32_t before = 0;  // the third of the iteration
     for (uint32_t i = 0; i < count; ++i) {
       if (setting.lends) {
         const uint32_t third = 3 * i / count;
+        if (setting.is_ordered && third != before) {
+          const int done = third == 1 ? 0 : 1;
+          for (; third == 2 && !of_side.empty(); of_side.pop_back()) {
+            program_.push_back({false, of_side.back(), 0, 0, false});
+          }
+          program_.push_back({false, 0, 0, done, false, third - 1, false});
+          program_.push_back({false, 0, 0, 1 - done, false, third - 1, true});
+        }
+        before = third;
         const bool is_side = third == 1 && draw(2) == 0;
         for (; third == 2 && !of_side.empty(); of_side.pop_back()) {
           program_.push_back({false, of_side.back(), 0, 0, false});
         }
         const int64_t size = (third == 2 ? 2 : 1) * draw_size();
-        program_.push_back({true, i, size, is_side ? 1 : 0, is_side || draw(20) == 0});
+        const bool is_shared = (is_side && !setting.is_ordered) || draw(20) == 0;
+        program_.push_back({true, i, size, is_side ? 1 : 0, is_shared});
         (is_side ? of_side : live).push_back(i);
       } else {
         // Mostly one stream; each stream has its share.
@@ -286,6 +312,10 @@ class Worker {
     for (size_t i = 0; i < program_.size(); ++i) {
       const Step& step = program_[i];
       const bool is_perturbed = static_cast<double>(draw(1000)) < perturbed_ * 1000;
+      if (step.event) {
+        if (!is_perturbed) put_in_order(step);
+        continue;
+      }
       if (!step.is_alloc) {
         if (is_perturbed && draw(2) == 0) continue;  // released late: when its slot comes again
         release(slots_[step.slot].pointer);
@@ -315,6 +345,19 @@ class Worker {
     if (captures) end_capture();
   }
 
+  // As a program does it, and tells of it.
+  void put_in_order(const Step& step) {
+    void* const stream = stream_handle(step.stream);
+    Event& event = events_[*step.event];
+    if (step.waits) {
+      headroom_fake_wait(stream, event.happens);
+      headroom_event_waited(0, stream, event.ticket);
+    } else {
+      event.ticket = headroom_event_recorded(0, stream);
+      event.happens = headroom_fake_record(stream);
+    }
+  }
+
   // One capture at a time: the fake driver counts what it forbids.
   void begin_capture() {
     pool_ = static_cast<uint64_t>(number_) * 1'000'000 + static_cast<uint64_t>(done_);
@@ -337,13 +380,15 @@ class Worker {
     if (reinterpret_cast<uint64_t>(pointer) % 512 != 0) fail("a block that is not aligned");
     const Block block{size, handle, random_()};
     shadow.add(pointer, block);
-    if (is_shared || draw(64) == 0) {
+    if (is_shared || setting.is_ordered || draw(64) == 0) {
       if (headroom_fake_is_touched(handle, reinterpret_cast<uint64_t>(pointer), size) != 0) {
         fail("a block that work on another stream still touches");
       }
     }
     if (setting.has_host) write(pointer, block);
-    if (draw(16) == 0) headroom_fake_work(handle, reinterpret_cast<uint64_t>(pointer), size);
+    if (setting.is_ordered || draw(16) == 0) {
+      headroom_fake_work(handle, reinterpret_cast<uint64_t>(pointer), size);
+    }
     if (is_shared && setting.streams > 1) {
       void* const other = stream_handle((stream + 1) % setting.streams);
       headroom_fake_work(other, reinterpret_cast<uint64_t>(pointer), size);
@@ -375,6 +420,10 @@ class Worker {
     }
     const Block block = shadow.remove(pointer);
     check(pointer, block);
+    if (setting.is_ordered) {
+      headroom_fake_work(block.stream, reinterpret_cast<uint64_t>(pointer), block.size);
+      headroom_fake_advance(1);
+    }
     headroom_free(pointer, block.size, 0, block.stream);
     ++done_;
     operations.fetch_add(1, std::memory_order_relaxed);
@@ -390,6 +439,7 @@ class Worker {
   std::mt19937_64 random_;
   std::vector<Step> program_;
   std::vector<Slot> slots_;
+  std::array<Event, 2> events_;
   std::vector<void*> strangers_;
   uint64_t pool_ = 0;
   double perturbed_ = 0;
@@ -456,6 +506,10 @@ void read_arguments(int argc, char** argv) {
       setting.captures = true;
     else if (name == "--lends")
       setting.lends = true;
+    else if (name == "--ordered")
+      setting.lends = setting.is_ordered = true;
+    else if (name == "--delay")
+      setting.delay = static_cast<int64_t>(value());
     else
       fail("unknown argument " + name);
   }
@@ -473,7 +527,8 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 int main(int argc, char** argv) {
   read_arguments(argc, argv);
   const headroom_fake_setting fake{
-      1, setting.memory_mib << 20, int64_t{2} << 20, 20, setting.has_host ? 1 : 0, 0, 1, 0};
+      1, setting.memory_mib << 20, int64_t{2} << 20, setting.delay, setting.has_host ? 1 : 0, 0, 1,
+      0};
   headroom_fake_set_up(&fake);
   headroom_configuration configuration{};
   configuration.struct_bytes = sizeof configuration;

@@ -429,6 +429,85 @@ def test_the_second_run_begins_with_the_plan_of_the_first(run):
     assert second["peak_reserved_bytes"] <= first["peak_reserved_bytes"]
 
 
+STREAMS = """
+    import time
+    torch.cuda.init()
+    fake.headroom_fake_set_delay(ctypes.c_int64(1_000_000))  # the device is far behind
+    main, side = torch.cuda.Stream(), torch.cuda.Stream(1)
+
+    def touch(block, size, stream):
+        fake.headroom_fake_work(ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(block),
+                                ctypes.c_int64(size))
+
+    def take(size, stream):
+        block = alloc(size, stream.cuda_stream)
+        assert fake.headroom_fake_is_touched(ctypes.c_void_p(stream.cuda_stream),
+                                             ctypes.c_uint64(block), ctypes.c_int64(size)) == 0
+        touch(block, size, stream)
+        return block
+
+    def give(block, size, stream):
+        touch(block, size, stream)
+        delete(block)
+        fake.headroom_fake_advance(ctypes.c_int64(1))
+
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    sizes = [MIB + 4096 * i for i in range(20)]
+    for _ in range(40):
+        activations = [take(size, main) for size in sizes]
+        side.wait_stream(main)
+        reduced = [take(4 * MIB, side) for _ in range(6)]
+        event = torch.cuda.Event()
+        event.record(side)
+        main.wait_event(event)
+        for block in reduced:
+            give(block, 4 * MIB, side)
+        for block, size in zip(activations, sizes):
+            give(block, size, main)
+        states = [take(2 * MIB + 4096 * i, main) for i in range(16)]
+        for i, block in enumerate(states):
+            give(block, 2 * MIB + 4096 * i, main)
+        parameter.grad = torch.ones(1)
+        optimizer.step()
+        time.sleep(0.02)  # the planner's thread needs its turn
+    assert fake.headroom_fake_violations() == 0, fake.headroom_fake_first_violation()
+"""
+
+
+def test_memory_of_another_stream_is_used_as_the_program_has_them_wait(run, tmp_path):
+    together, = run(STREAMS).answer["processes"][0]["devices"]
+    apart, = run(STREAMS, environment={"HEADROOM_RUN_STREAM_ORDER": "off",
+                                       "HEADROOM_CACHE": str(tmp_path / "another")}
+                 ).answer["processes"][0]["devices"]
+    assert together["plan_source"] == apart["plan_source"] == "made"
+    assert together["reserved_after_bytes"] <= apart["reserved_after_bytes"] - 12 * (1 << 20)
+
+
+def test_an_event_whose_handle_is_out_orders_nothing(run):
+    run("""
+        torch.cuda.init()
+        alloc(512, 0)
+        side, foreign = torch.cuda.Stream(1), torch.cuda.Stream(2)
+        event = side.record_event()
+        assert event._headroom_order[0] == 0 and event._headroom_order[1] > 0
+        assert event.cuda_event == 0x77  # who has it may record it unseen
+        assert event._headroom_order is None
+        event.record(side)
+        assert event._headroom_order is None
+        foreign.stream_id = foreign.cuda_stream  # as ExternalStream's is: its handle may come again
+        assert foreign.record_event()._headroom_order is None
+    """)
+
+
+def test_a_recording_has_what_streams_wait_for(run, tmp_path):
+    run(STREAMS, "--record", "recordings")
+    recording, = (tmp_path / "recordings").glob("*.hrec")
+    content = recording.read_bytes()
+    kinds = [content[at] for at in range(64, len(content), 32)]
+    assert kinds.count(11) == kinds.count(12) == 80
+
+
 def test_a_dumped_snapshot_shows_planned_blocks(run, tmp_path):
     run(STEPS + """
     blocks = [alloc(2 * MIB, 0), alloc(MIB, 0)]

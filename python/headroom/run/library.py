@@ -159,6 +159,16 @@ class Library:
     def expect_iterations(self):
         self.handle.headroom_expect_iterations()
 
+    def order_functions(self):
+        """(recorded, waited): headroom_event_recorded(device, stream) and headroom_event_waited(device,
+        stream, event). Python's lock is held: they take less time than giving it up does."""
+        handle = ctypes.PyDLL(self.path)
+        recorded, waited = handle.headroom_event_recorded, handle.headroom_event_waited
+        recorded.restype, recorded.argtypes = ctypes.c_uint64, [ctypes.c_int, ctypes.c_void_p]
+        waited.restype = None
+        waited.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64]
+        return recorded, waited
+
     def iteration(self):
         self.handle.headroom_iteration(-1)
 

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 
-from headroom.run import figures, install, library, plans, report, statistics
+from headroom.run import figures, install, library, plans, report, statistics, streams
 from headroom.run.ranks import rank_and_world
 
 _MARK = "_headroom_session"  # of torch: there may be several copies of this module
@@ -60,6 +60,8 @@ class Session:
             statistics.keep_peaks_of_torch(self.torch)
             return
         self.library = ours
+        if os.environ.get("HEADROOM_RUN_STREAM_ORDER") != "off":
+            streams.follow(self.torch, ours)
         self.report.outcome = "recorded" if self.mode == "record" else "served"
 
     def watch_the_first_use(self):

@@ -3,17 +3,21 @@
 // The sum of each stream's own peak is more than the peak of all where they are not highest at the
 // same time. A slot of the stream with the largest arena may then be a *guest* in the arena of
 // another: bytes there that the plan knows to be idle, for as long as the guest lives and some
-// slots before and after. Whether the device is done with them, too, nobody can plan: whoever
-// serves has to see, and needs other room for the guest where it is not (runtime/planned_arena.h).
+// slots before and after. How many is what the recording shows: either how far behind the device
+// was, or when the program itself had the one stream wait for the other (stream_order.h). Whether
+// it is so again nobody can plan: whoever serves has to see, and needs other room for the guest
+// where it is not (runtime/planned_arena.h).
 //
-// An arena changes hands in cells: columns of addresses that no slot of the lender reaches across.
-// So what is idle early can be lent early, and who owns what at run time is a matter of few cells.
+// An arena changes hands in cells: columns of addresses, of which a slot may need several. So what
+// is idle can be lent though its neighbour is not, and who owns what at run time is a matter of few
+// cells.
 //
 // Pure. O(guests times slots); at most kMostGuests guests a signature.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,9 +29,9 @@ namespace headroom::memory {
 inline constexpr size_t kMostCells = 64;  // of an arena
 inline constexpr size_t kMostGuests = 256;
 
-// The cells of an arena, by offset, without a gap: cut where none of `tenants`, which are the
-// lender's own slots in all signatures, reaches across.
-[[nodiscard]] std::vector<AddressRange> cells_of(std::vector<AddressRange> tenants,
+// The cells of an arena, by offset, without a gap: cut where one of `tenants`, which are the
+// lender's own slots in all signatures, begins or ends, but for cuts that are near another one.
+[[nodiscard]] std::vector<AddressRange> cells_of(std::span<const AddressRange> tenants,
                                                  AddressRange arena);
 
 // Of cells by offset, those that hold any of [offset, offset + bytes): the first, and one past the
@@ -36,12 +40,14 @@ inline constexpr size_t kMostGuests = 256;
                                                        int64_t offset, int64_t bytes);
 
 struct LendingSlot {
-  // It begins at its own number. Of the lender's: with the slots behind it in which the device may
-  // still be at work; then it may be beyond the last.
+  // It begins at its own number, and its bytes may be another's of its own stream from `ends` on,
+  // of the other stream only from `clear` on, which may be beyond the last: in the next iteration.
   uint32_t ends = 0;
+  uint32_t clear = 0;  // at least `ends`
   int64_t bytes = 0;   // rounded up; 0: of a stream that has no part in this, or carried
-  int64_t offset = 0;  // of the lender's: in its arena
+  int64_t offset = 0;  // of the lender's, and of who is a guest there already: in its arena
   bool is_of_lender = false;
+  bool is_guest = false;
   bool may_be_guest = false;
 };
 struct Guest {
@@ -49,10 +55,21 @@ struct Guest {
   int64_t offset = 0;  // in the lender's arena
 };
 
-// Guests that lower the borrower's highest load the most that was found. All slots of an iteration
-// are given; `gap`: so many slots lie between a guest's end and what the lender has in the same
-// cell. What an iteration does the one before and after it do, too.
+// Slots of the lender, of which `offset` is not read, placed so that what it has while the
+// borrower's load is high lies low: then more of its cells are idle together. First fit, by the
+// highest load of the borrower in each one's life. Their offsets, in order (others': 0), and the
+// bytes that this needs. O(n^2) in the lender's slots; nothing where there are over
+// kMostPlacedLow.
+struct PlacedLow {
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+};
+inline constexpr size_t kMostPlacedLow = 4096;
+[[nodiscard]] std::optional<PlacedLow> place_low(std::span<const LendingSlot> slots);
+
+// Further guests that lower the borrower's highest load the most that was found. All slots of an
+// iteration are given. What an iteration does the one before and after it do, too.
 [[nodiscard]] std::vector<Guest> choose_guests(std::span<const LendingSlot> slots,
-                                               std::span<const AddressRange> cells, uint32_t gap);
+                                               std::span<const AddressRange> cells);
 
 }  // namespace headroom::memory

@@ -35,6 +35,9 @@ struct PlannedSlot {
   bool is_carried = false;
   // Its bytes lie in another stream's arena, which is idle there while it lives (lending.h).
   bool is_guest = false;
+  // Of a guest: the program itself has it come after what was there, and before what comes
+  // (stream_order.h), so that nobody needs to look at the device.
+  bool is_in_order = false;
   // It has no bytes here (offset 0, ends right after its number): it lives on while the next
   // iteration's is there, or for good. It stands in its turn, so that what is as large finds its
   // own.

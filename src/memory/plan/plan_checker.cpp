@@ -119,8 +119,9 @@ class Checker {
         return wrong(numbered("slot", i));
       }
       if (slot.is_elsewhere) {
-        const bool is_sound = !slot.is_carried && !slot.is_guest && slot.offset == 0 &&
-                              slot.ends == i + 1 && slot.largest <= kMaxPackingBytes;
+        const bool is_sound = !slot.is_carried && !slot.is_guest && !slot.is_in_order &&
+                              slot.offset == 0 && slot.ends == i + 1 &&
+                              slot.largest <= kMaxPackingBytes;
         if (!is_sound) return wrong(numbered("slot elsewhere", i));
         continue;
       }
@@ -128,6 +129,7 @@ class Checker {
       const int64_t below = stream.persistent_bytes + (slot.is_carried ? 0 : stream.carried_bytes);
       AddressRange part = part_of(
           slot.stream, below, slot.is_carried ? stream.carried_bytes : stream.range.size - below);
+      if (slot.is_in_order && !slot.is_guest) return wrong(numbered("slot in order", i));
       if (slot.is_guest) {
         if (slot.is_carried || slot.offset < 0 || slot.largest == 0 ||
             host_of(plan_, slot) == slot.stream) {

@@ -22,7 +22,8 @@ TEST(PlanChecker, FindsGuestsThatAreNone) {
   using Change = std::function<void(std::vector<PlannedSlot>&)>;
   const std::vector<Change> changes = {
       [](auto& slots) { slots[4].is_guest = false; },
-      [](auto& slots) { slots[0].is_guest = true; },  // at home
+      [](auto& slots) { slots[0].is_guest = true; },     // at home
+      [](auto& slots) { slots[0].is_in_order = true; },  // no guest
       [](auto& slots) { slots[4].is_carried = true; },
       [](auto& slots) { slots[1].ends = 5; },             // the lender is still there
       [](auto& slots) { slots[4].offset = 3072 + 512; },  // beyond the lender's range

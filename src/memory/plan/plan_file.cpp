@@ -19,6 +19,7 @@ constexpr size_t kChecksumBytes = 8;
 constexpr uint32_t kCarried = 1;  // a slot's flags
 constexpr uint32_t kGuest = 2;
 constexpr uint32_t kElsewhere = 4;
+constexpr uint32_t kInOrder = 8;
 
 // CRC-64/XZ (ECMA-182, reflected): any error of up to 64 bits in a row is found.
 constexpr std::array<uint64_t, 256> crc_table() {
@@ -64,7 +65,7 @@ void write_signature(const SignaturePlan& signature, Writer& out) {
     out.u32(slot.stream);
     out.u32(slot.ends);
     out.u32((slot.is_carried ? kCarried : 0) | (slot.is_guest ? kGuest : 0) |
-            (slot.is_elsewhere ? kElsewhere : 0));
+            (slot.is_elsewhere ? kElsewhere : 0) | (slot.is_in_order ? kInOrder : 0));
     out.i64(slot.smallest);
     out.i64(slot.largest);
     out.i64(slot.offset);
@@ -144,10 +145,11 @@ bool read_signature(Reader& in, SignaturePlan& signature) {
     slot.stream = in.u32();
     slot.ends = in.u32();
     const uint32_t flags = in.u32();
-    if (flags > (kCarried | kGuest | kElsewhere)) return false;
+    if (flags > (kCarried | kGuest | kElsewhere | kInOrder)) return false;
     slot.is_carried = (flags & kCarried) != 0;
     slot.is_guest = (flags & kGuest) != 0;
     slot.is_elsewhere = (flags & kElsewhere) != 0;
+    slot.is_in_order = (flags & kInOrder) != 0;
     slot.smallest = in.i64();
     slot.largest = in.i64();
     slot.offset = in.i64();

@@ -9,7 +9,7 @@ namespace {
 
 TEST(PlanFile, ComesBackAsItWas) {
   for (const MemoryPlan& plan :
-       {sample_plan(), lending_plan(), plan_with_slot_elsewhere(), MemoryPlan{}}) {
+       {sample_plan(), lending_plan(), plan_in_order(), plan_with_slot_elsewhere(), MemoryPlan{}}) {
     const auto bytes = plan_file(plan);
     ASSERT_TRUE(bytes) << bytes.error().to_string();
     const auto again = parse_plan_file(*bytes, "a.plan");

@@ -17,19 +17,7 @@ namespace {
 // The first iteration of a program makes what stays (optimizer states, between its backward and the
 // next forward), so that it ends elsewhere: where there are so many, it is not planned from.
 constexpr size_t kEnoughWithoutFirst = 3;
-
-// A signature on the way: what is planned of its slots, and what was seen beside them.
-struct Draft {
-  SignaturePlan plan;
-  std::vector<uint32_t> iterations;
-  std::vector<DynamicSighting> sightings;
-  std::vector<int64_t> arena_bytes;    // by stream
-  std::vector<int64_t> carried_bytes;  // by stream
-  std::vector<uint32_t> hosts;         // by slot: the stream in whose arena it lies
-  // By slot: the most slots from the release of a block that another stream used until that was
-  // done with it; 0: not seen.
-  std::vector<uint32_t> delays;
-};
+constexpr size_t kMostRounds = 4;  // of lending
 
 // When the planned slots begin in one iteration: those that it has.
 class SlotClock {
@@ -49,6 +37,23 @@ class SlotClock {
   std::vector<int64_t> times_;
 };
 
+// A signature on the way: what is planned of its slots, and what was seen beside them.
+struct Draft {
+  SignaturePlan plan;
+  std::vector<DynamicSighting> sightings;
+  std::vector<int64_t> arena_bytes;    // by stream
+  std::vector<int64_t> carried_bytes;  // by stream
+  std::vector<uint32_t> hosts;         // by slot: the stream in whose arena it lies
+  // By slot: the most slots from the release of a block that another stream used until that was
+  // done with it; 0: not seen.
+  std::vector<uint32_t> delays;
+  // What it was made from: the slots of its iterations, those of them that are planned, and when
+  // these begin in each iteration.
+  IterationSlots common;
+  std::vector<uint32_t> kept;
+  std::vector<SlotClock> clocks;
+};
+
 class PlanMaker {
  public:
   PlanMaker(const UnderstoodRecording& recording, const PlanOptions& options, bool plans_varying)
@@ -56,6 +61,7 @@ class PlanMaker {
         iterations_(recording.iterations),
         classes_(recording.classes),
         finder_(recording.finder),
+        order_(recording.order),
         options_(options),
         plans_varying_(plans_varying) {}
 
@@ -70,7 +76,7 @@ class PlanMaker {
          iterations_to_plan(iterations_, options_.most_iterations, options_.held_out)) {
       drafts_.push_back(draft(std::move(kind)));
     }
-    if (options_.lends) lend();
+    if (options_.lending != Lending::none) lend();
     lay_out();
     for (Draft& draft : drafts_) finish(draft);
     return std::move(plan_);
@@ -98,16 +104,17 @@ class PlanMaker {
   }
 
   Draft draft(std::vector<uint32_t> kind) const {
-    const IterationSlots common = finder_.find(iterations_, std::move(kind));
     Draft draft;
-    draft.iterations = common.iterations;
+    draft.common = finder_.find(iterations_, std::move(kind));
+    const IterationSlots& common = draft.common;
     draft.plan.iterations = static_cast<uint32_t>(common.iterations.size());
-    std::vector<uint32_t> kept;
+    std::vector<uint32_t>& kept = draft.kept;
     for (uint32_t slot = 0; slot < common.slots.size(); ++slot) {
       const bool varies = common.slots[slot].smallest != common.slots[slot].largest;
       if (!varies || (plans_varying_ && has_bytes(common, slot))) kept.push_back(slot);
     }
-    std::vector<SlotClock> clocks(common.iterations.size());
+    std::vector<SlotClock>& clocks = draft.clocks;
+    clocks.resize(common.iterations.size());
     for (uint32_t number = 0; number < kept.size(); ++number) {
       for (size_t i = 0; i < clocks.size(); ++i) {
         const uint32_t request = common.request(kept[number], i);
@@ -121,7 +128,7 @@ class PlanMaker {
       draft.hosts.push_back(draft.plan.slots.back().stream);
       draft.delays.push_back(delay);
     }
-    see_dynamic(common, kept, clocks, draft);
+    see_dynamic(draft);
     place(draft);
     return draft;
   }
@@ -169,8 +176,8 @@ class PlanMaker {
     return planned;
   }
 
-  void see_dynamic(const IterationSlots& common, const std::vector<uint32_t>& kept,
-                   const std::vector<SlotClock>& clocks, Draft& draft) const {
+  void see_dynamic(Draft& draft) const {
+    const auto& [common, kept, clocks] = std::tie(draft.common, draft.kept, draft.clocks);
     const auto count = static_cast<uint32_t>(kept.size());
     for (size_t i = 0; i < clocks.size(); ++i) {
       const Iteration& whole = iteration(common.iterations[i]);
@@ -228,53 +235,124 @@ class PlanMaker {
     return most;
   }
 
-  // The stream with the largest arena borrows from all others that carry nothing over.
+  // The stream with the largest arena borrows from all others.
   void lend() {
     uint32_t borrower = 0;
     for (uint32_t stream = 1; stream < handles_.size(); ++stream) {
       if (arena_bytes(stream) > arena_bytes(borrower)) borrower = stream;
     }
     for (uint32_t lender = 0; lender < handles_.size(); ++lender) {
-      if (lender != borrower) lend(borrower, lender);
+      if (lender == borrower) continue;
+      for (Draft& draft : drafts_) place_for_guests(draft, borrower, lender);
+    }
+    // What one lender takes off the highest load brings another moment to the top, at which those
+    // before it may have room.
+    bool has_more = true;
+    for (size_t round = 0; round < kMostRounds && has_more; ++round) {
+      has_more = false;
+      for (uint32_t lender = 0; lender < handles_.size(); ++lender) {
+        if (lender != borrower) has_more = lend(borrower, lender) || has_more;
+      }
     }
     for (Draft& draft : drafts_) place(draft, borrower);
   }
 
-  void lend(uint32_t borrower, uint32_t lender) {
+  // Whether there are further guests.
+  bool lend(uint32_t borrower, uint32_t lender) {
+    bool has_more = false;
     std::vector<AddressRange> tenants;
     for (const Draft& draft : drafts_) {
-      if (draft.carried_bytes[lender] > 0) return;
       for (const PlannedSlot& slot : draft.plan.slots) {
-        if (slot.stream != lender || slot.is_elsewhere) continue;
+        if (slot.stream != lender || slot.is_guest || slot.is_elsewhere || slot.is_carried)
+          continue;
         tenants.push_back({slot.offset, round_up(slot.largest, options_.alignment)});
       }
     }
     const std::vector<AddressRange> cells =
-        cells_of(std::move(tenants), {0, round_up(arena_bytes(lender), options_.alignment)});
+        cells_of(tenants, {0, round_up(arena_bytes(lender), options_.alignment)});
     for (Draft& draft : drafts_) {
-      uint32_t gap = 0;
-      for (const uint32_t delay : draft.delays) gap = std::max(gap, delay);
-      if (gap == 0) continue;  // nothing is known of how far behind the device is
-      std::vector<LendingSlot> slots;
-      for (uint32_t i = 0; i < draft.plan.slots.size(); ++i) {
-        const PlannedSlot& slot = draft.plan.slots[i];
-        LendingSlot& made = slots.emplace_back();
-        made.ends = slot.ends;
-        made.offset = slot.offset;
-        made.is_of_lender = slot.stream == lender;
-        const bool takes_part = made.is_of_lender || (slot.stream == borrower && !slot.is_guest);
-        if (takes_part && !slot.is_carried && !slot.is_elsewhere) {
-          made.bytes = round_up(slot.largest, options_.alignment);
-        }
-        made.may_be_guest = !made.is_of_lender && slot.smallest == slot.largest;
-        if (made.is_of_lender && draft.delays[i] == 0) made.ends += gap;
-      }
-      for (const Guest& guest : choose_guests(slots, cells, gap)) {
-        draft.plan.slots[guest.slot].offset = guest.offset;
-        draft.plan.slots[guest.slot].is_guest = true;
+      std::vector<LendingSlot> slots = lending_slots(draft, borrower, lender);
+      for (const Guest& guest : choose_guests(slots, cells)) {
+        PlannedSlot& slot = draft.plan.slots[guest.slot];
+        slot.offset = guest.offset;
+        slot.is_guest = true;
+        slot.is_in_order = options_.lending == Lending::behind_order;
         draft.hosts[guest.slot] = lender;
+        has_more = true;
       }
     }
+    return has_more;
+  }
+
+  // So that more of it is idle together, where that needs no more bytes.
+  void place_for_guests(Draft& draft, uint32_t borrower, uint32_t lender) const {
+    const std::vector<LendingSlot> slots = lending_slots(draft, borrower, lender);
+    const auto placed = place_low(slots);
+    if (!placed || placed->bytes > arena_bytes(lender)) return;
+    for (uint32_t i = 0; i < slots.size(); ++i) {
+      const bool is_placed = slots[i].is_of_lender && slots[i].bytes > 0;
+      if (is_placed) draft.plan.slots[i].offset = placed->offsets[i];
+    }
+  }
+
+  // None where nothing is known of when bytes are clear.
+  [[nodiscard]] std::vector<LendingSlot> lending_slots(const Draft& draft, uint32_t borrower,
+                                                       uint32_t lender) const {
+    uint32_t gap = 0;
+    for (const uint32_t delay : draft.delays) gap = std::max(gap, delay);
+    const bool is_in_order = options_.lending == Lending::behind_order;
+    if (is_in_order ? order_ == nullptr : gap == 0) return {};
+    std::vector<LendingSlot> slots;
+    for (uint32_t i = 0; i < draft.plan.slots.size(); ++i) {
+      const PlannedSlot& slot = draft.plan.slots[i];
+      LendingSlot& made = slots.emplace_back();
+      made.ends = slot.ends;
+      made.offset = slot.offset;
+      made.is_of_lender = slot.stream == lender;
+      made.is_guest = slot.is_guest;
+      const bool is_away = slot.is_guest && draft.hosts[i] != lender;
+      const bool takes_part = made.is_of_lender || (slot.stream == borrower && !is_away);
+      if (takes_part && !slot.is_carried && !slot.is_elsewhere) {
+        made.bytes = round_up(slot.largest, options_.alignment);
+      }
+      made.may_be_guest = !made.is_of_lender && !slot.is_guest && slot.smallest == slot.largest;
+      if (is_in_order) {
+        const int64_t other = handles_[made.is_of_lender ? borrower : lender];
+        made.clear = made.bytes == 0 ? made.ends : clear_for(other, draft, i, made.is_of_lender);
+      } else {
+        const bool has_delay = made.is_of_lender && draft.delays[i] > 0;  // which is in its end
+        made.clear = made.ends + (has_delay ? 0 : gap);
+      }
+    }
+    return slots;
+  }
+
+  // From which slot on all that the other stream is given comes after this one's release, in all
+  // iterations; in the next one: counted on. Twice the number of slots where that is not seen.
+  // `joins`: the other stream may be made to wait where that costs nothing.
+  [[nodiscard]] uint32_t clear_for(int64_t other, const Draft& draft, uint32_t number,
+                                   bool joins) const {
+    const auto count = static_cast<uint32_t>(draft.plan.slots.size());
+    const std::vector<uint32_t>& whole = draft.common.iterations;
+    uint32_t clear = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const uint32_t index = draft.common.request(draft.kept[number], i);
+      if (index == kNoRequest) continue;
+      const RecordedRequest& request = requests_[index];
+      const int64_t time = joins ? order_->clear_by_joining(other, request.stream, request.upper)
+                                 : order_->clear_for(other, request.stream, request.upper);
+      if (time <= iteration(whole[i]).upper) {
+        clear = std::max(clear, draft.clocks[i].next(time, count));
+        continue;
+      }
+      // Of the last iteration that was planned from nobody can say.
+      const bool has_next = i + 1 < whole.size() && whole[i + 1] == whole[i] + 1;
+      if (!has_next && time != OrderHistory::kNever) continue;
+      const bool is_in_next = has_next && time <= iteration(whole[i + 1]).upper;
+      if (!is_in_next) return 2 * count;
+      clear = std::max(clear, count + draft.clocks[i + 1].next(time, count));
+    }
+    return clear == 0 ? 2 * count : std::max(clear, draft.plan.slots[number].ends);
   }
 
   void lay_out() {
@@ -321,6 +399,7 @@ class PlanMaker {
   const Iterations& iterations_;
   const RequestClasses& classes_;
   const SlotFinder& finder_;
+  const OrderHistory* order_;
   const PlanOptions& options_;
   bool plans_varying_;
 

@@ -19,15 +19,19 @@
 #include "memory/packing/plan_synthesizer.h"
 #include "memory/plan/iteration_slots.h"
 #include "memory/plan/memory_plan.h"
+#include "memory/plan/order_history.h"
 #include "memory/plan/request_class.h"
 
 namespace headroom::memory {
 
+enum class Lending : uint8_t { none, behind_order, behind_events };
+
 struct PlanOptions {
   int64_t alignment = 512;
-  // Slots of the stream with the largest arena may be guests in the arenas of others (lending.h),
-  // where the recording tells how far behind the device was: blocks that two streams use.
-  bool lends = false;
+  // Slots of the stream with the largest arena may be guests in the arenas of others (lending.h):
+  // where the program had one stream wait for the other, or where the recording tells how far
+  // behind the device was: by blocks that two streams use.
+  Lending lending = Lending::none;
   size_t most_iterations = 0;  // of each kind, the first ones; 0: all
   size_t held_out = 0;         // so many at the end are not planned from
   SynthesisOptions synthesis{};
@@ -39,6 +43,7 @@ struct UnderstoodRecording {
   const Iterations& iterations;
   const RequestClasses& classes;
   const SlotFinder& finder;
+  const OrderHistory* order = nullptr;  // null: nothing is known of it
 };
 
 // Which iterations are planned from, by kind: the most frequent kinds, at most kMostSignatures, and

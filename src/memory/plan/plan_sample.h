@@ -55,4 +55,11 @@ inline MemoryPlan lending_plan() {
   return plan;
 }
 
+// The same where the program itself has the guests come behind the lender, and the other way round.
+inline MemoryPlan plan_in_order() {
+  MemoryPlan plan = lending_plan();
+  for (PlannedSlot& slot : plan.signatures[0].slots) slot.is_in_order = slot.is_guest;
+  return plan;
+}
+
 }  // namespace headroom::memory

@@ -61,6 +61,7 @@ struct Fake {
   std::map<uint64_t, Mapping> mapped;                  // by address
   std::map<uint64_t, std::pair<int, Physical>> plain;  // cuMemAlloc: device and memory
   std::map<CudaStream*, int64_t> last_due;
+  std::map<CudaStream*, int64_t> not_before;  // the last event that the stream was told to wait for
   std::map<CudaStream*, int> stream_devices;
   std::vector<Work> works;
   int64_t now = 0;
@@ -103,6 +104,7 @@ void set_up(Fake& f, const headroom_fake_setting& setting) {
   }
   f.works.clear();
   f.last_due.clear();
+  f.not_before.clear();
   f.calls.clear();
   f.failures.clear();
   f.violations = 0;
@@ -207,7 +209,7 @@ int64_t queue(Fake& f, CudaStream* stream) {
       f.setting.delay == 0
           ? 0
           : static_cast<int64_t>(f.random() % static_cast<uint64_t>(f.setting.delay + 1));
-  last = std::max(last, f.now + delay);
+  last = std::max({last, f.now + delay, f.not_before[stream]});
   return last;
 }
 
@@ -330,6 +332,11 @@ FAKE_CALL cuStreamGetCtx(CudaStream* stream, CudaContext** context) {
   Call call("cuStreamGetCtx");
   const int device = device_of(call.f, stream);
   *context = device < 0 ? current_context : context_of(device);
+  return call.error;
+}
+FAKE_CALL cuStreamIsCapturing(CudaStream*, int* status) {
+  Call call("cuStreamIsCapturing");
+  *status = call.f.captures > 0 ? 1 : 0;
   return call.error;
 }
 FAKE_CALL cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -512,6 +519,15 @@ FAKE_CALL cuEventRecord(CudaEvent* event, CudaStream* stream) {
   event_of(event)->due = queue(call.f, stream);
   return kCudaSuccess;
 }
+FAKE_CALL cuStreamWaitEvent(CudaStream* stream, CudaEvent* event, unsigned) {
+  Call call("cuStreamWaitEvent");
+  call.forbid_in_capture("cuStreamWaitEvent");
+  if (call.error != 0) return call.error;
+  if (stream == nullptr) stream = default_stream(current_device());
+  int64_t& not_before = call.f.not_before[stream];
+  not_before = std::max(not_before, event_of(event)->due);
+  return kCudaSuccess;
+}
 FAKE_CALL cuEventQuery(CudaEvent* event) {
   Call call("cuEventQuery");
   call.forbid_in_capture("cuEventQuery");
@@ -602,11 +618,21 @@ FAKE_CONTROL void headroom_fake_work(void* stream, uint64_t address, int64_t byt
 FAKE_CONTROL int headroom_fake_is_touched(void* stream, uint64_t address, int64_t bytes) {
   const std::lock_guard lock(fake().mutex);
   Fake& f = fake();
+  const int64_t behind = std::max(f.now, f.not_before[static_cast<CudaStream*>(stream)]);
   return std::any_of(f.works.begin(), f.works.end(), [&](const Work& work) {
-    return work.due > f.now && work.stream != stream &&
+    return work.due > behind && work.stream != stream &&
            work.address < address + static_cast<uint64_t>(bytes) &&
            address < work.address + static_cast<uint64_t>(work.bytes);
   });
+}
+FAKE_CONTROL int64_t headroom_fake_record(void* stream) {
+  const std::lock_guard lock(fake().mutex);
+  return queue(fake(), static_cast<CudaStream*>(stream));
+}
+FAKE_CONTROL void headroom_fake_wait(void* stream, int64_t event) {
+  const std::lock_guard lock(fake().mutex);
+  int64_t& not_before = fake().not_before[static_cast<CudaStream*>(stream)];
+  not_before = std::max(not_before, event);
 }
 FAKE_CONTROL void headroom_fake_advance(int64_t ticks) {
   const std::lock_guard lock(fake().mutex);

@@ -64,8 +64,13 @@ void headroom_fake_on_call(const char* call, void (*what)(void*), void* context)
 
 /* A kernel on `stream` that touches [address, address + bytes) is queued. */
 void headroom_fake_work(void* stream, uint64_t address, int64_t bytes);
-/* Is there work that is not done, touches any of these bytes, and is not on `stream`? */
+/* Is there work that is not done, touches any of these bytes, is not on `stream`, and may come
+ * after what is queued there next? */
 int headroom_fake_is_touched(void* stream, uint64_t address, int64_t bytes);
+/* The program records an event on the stream, and has a stream wait for it: what is queued on that
+ * one from now on comes after what was queued on the other before the event. */
+int64_t headroom_fake_record(void* stream);
+void headroom_fake_wait(void* stream, int64_t event);
 /* Time goes on. */
 void headroom_fake_advance(int64_t ticks);
 /* From now on a stream is so far behind the queue, at most. */

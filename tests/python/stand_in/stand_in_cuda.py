@@ -101,6 +101,46 @@ def _set_device(device):
     state.device = device
 
 
+class Stream:
+    """torch.cuda.Stream: one of PyTorch's own, numbered as those are."""
+
+    device_index = 0
+
+    def __init__(self, number=0):
+        self.stream_id = 2 * number + 1 if number else 0
+        self.cuda_stream = 0x1000 * number
+
+    def wait_event(self, event):
+        event.wait(self)
+
+    def wait_stream(self, stream):
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event=None):
+        event = event or Event()
+        event.record(self)
+        return event
+
+
+class Event:
+    """torch.cuda.Event, whose work is the fake driver's."""
+
+    cuda_event = property(lambda self: 0x77)
+
+    def record(self, stream=None):
+        self.happens = _driver().headroom_fake_record(ctypes.c_void_p(stream.cuda_stream))
+
+    def wait(self, stream=None):
+        _driver().headroom_fake_wait(ctypes.c_void_p(stream.cuda_stream),
+                                     ctypes.c_int64(self.happens))
+
+
+def _driver():
+    driver = ctypes.CDLL(os.environ["HEADROOM_CUDA_DRIVER"])
+    driver.headroom_fake_record.restype = ctypes.c_int64
+    return driver
+
+
 def install(torch):
     properties = SimpleNamespace(name=os.environ.get("STAND_IN_NAME", "Stand-in GPU"), total_memory=TOTAL, major=9, minor=0)
     functions = {
@@ -138,6 +178,8 @@ def install(torch):
     }
     for name, function in functions.items():
         setattr(torch._C, name, function)
+    torch.cuda.Stream, torch.cuda.Event = Stream, Event
+    torch.cuda.current_stream = lambda device=None: Stream()
     torch.cuda._get_device_properties = lambda device: properties
     torch.cuda._cudart = SimpleNamespace(cudaMemGetInfo=lambda device: (TOTAL // 2, TOTAL))
     torch.cuda.device_count = lambda: DEVICES
