@@ -35,6 +35,9 @@ MODELS = {
     "llama-fully-shard-checkpoints": ("llama", {"hidden_size": 1024, "intermediate_size": 2816,
                                                 "num_hidden_layers": 8, "num_attention_heads": 16,
                                                 "vocab_size": 16384}, 4, 512, True),
+    "mixtral-fully-shard": ("mixtral", {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 6,
+                                        "num_attention_heads": 8, "num_key_value_heads": 4,
+                                        "num_local_experts": 8, "vocab_size": 16384}, 2, 512, False),
 }
 
 
@@ -171,7 +174,7 @@ def listen_to_fully_shard(blocks):
 def model_of(name):
     kind, sizes, batch, sequence, checkpoints = MODELS[name]
     config = AutoConfig.for_model(kind, max_position_embeddings=sequence, use_cache=False, **sizes) \
-        if kind == "llama" else AutoConfig.for_model(kind, n_positions=sequence, use_cache=False, **sizes)
+        if kind != "gpt2" else AutoConfig.for_model(kind, n_positions=sequence, use_cache=False, **sizes)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").train()
     if checkpoints:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -190,12 +193,12 @@ def record(name, folder):
     for unit in [*layers, model]:
         fully_shard(unit, mesh=mesh, mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    tokens = torch.zeros(batch, sequence, dtype=torch.int64)
     with blocks:
         for parameter in model.parameters():
             blocks.adopt(parameter.to_local().detach())
         for iteration in range(ITERATIONS):
             recording.event(Recording.ITERATION, main.handle, iteration)
+            tokens = torch.randint(model.config.vocab_size, (batch, sequence))
             model(input_ids=tokens, labels=tokens).loss.backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -345,11 +345,10 @@ class PlanMaker {
         clear = std::max(clear, draft.clocks[i].next(time, count));
         continue;
       }
-      // Of the last iteration that was planned from nobody can say.
+      // Where the next iteration is not planned from, as that of the last one, nobody can say.
       const bool has_next = i + 1 < whole.size() && whole[i + 1] == whole[i] + 1;
-      if (!has_next && time != OrderHistory::kNever) continue;
-      const bool is_in_next = has_next && time <= iteration(whole[i + 1]).upper;
-      if (!is_in_next) return 2 * count;
+      if (!has_next) continue;
+      if (time > iteration(whole[i + 1]).upper) return 2 * count;
       clear = std::max(clear, count + draft.clocks[i + 1].next(time, count));
     }
     return clear == 0 ? 2 * count : std::max(clear, draft.plan.slots[number].ends);
