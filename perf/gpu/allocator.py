@@ -33,7 +33,7 @@ REPO = Path(__file__).resolve().parents[2]
 
 # Iterations before the peaks are taken anew: the plan is made in these.
 WARM_UP = 14
-ALLOCATORS = ("default", "expandable", "headroom")
+ALLOCATORS = ("default", "expandable", "headroom", "headroom-apart")  # the last: told of no stream's waits
 
 _LLAMA = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
           "num_key_value_heads": 8, "intermediate_size": 5632, "vocab_size": 32000,
@@ -70,7 +70,8 @@ def cells(batch, seq, steps):
     """Expandable segments where all steps are alike: what it does elsewhere a recording replayed tells (perf/runtime)."""
     return [Cell(model, pattern, allocator, batch, seq, steps)
             for pattern in PATTERNS for model in MODELS for allocator in ALLOCATORS
-            if allocator != "expandable" or pattern in ("plain", "recompute", "zero")]
+            if allocator not in ("expandable", "headroom-apart")
+            or pattern in {"expandable": ("plain", "recompute", "zero"), "headroom-apart": ("zero",)}[allocator]]
 
 
 # The worker: one training.
@@ -185,7 +186,7 @@ def train(cell, device, tiny):
 # The parent: a process a cell.
 
 def command_of(cell, arguments, answer, script=__file__):
-    flags = [] if cell.allocator == "headroom" else ["--off"]
+    flags = [] if cell.allocator.startswith("headroom") else ["--off"]
     worker = [sys.executable, str(Path(script).resolve()), "--worker",
               json.dumps(dataclasses.asdict(cell)), "--device", arguments.device]
     return [str(arguments.headroom), "run", "--json", "-o", str(answer), *flags, "--", *worker,
@@ -200,6 +201,9 @@ def environment_of(cell, out):
     environment.pop("PYTORCH_ALLOC_CONF", None)
     if cell.allocator == "expandable":
         environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    if cell.allocator == "headroom-apart":
+        environment["HEADROOM_RUN_STREAM_ORDER"] = "off"
+        environment["HEADROOM_CACHE"] += "-apart"  # no plan of the other one's
     return environment
 
 

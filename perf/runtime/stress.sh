@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# stress.sh PROGRAM OPERATIONS FIRST_SEED: the ten settings of ctest with other seeds, one behind the
+# stress.sh PROGRAM OPERATIONS FIRST_SEED: twelve settings of ctest with other seeds, one behind the
 # other; a line each: setting, exit code, what the program said, processor time. A seed whose plan lends nothing
-# says so in the last but one, with exit code 1.
+# says so in those with --lends or --ordered and one thread, with exit code 1.
 set -u
 program=${1:?usage: perf/runtime/stress.sh PROGRAM OPERATIONS FIRST_SEED}
 operations=${2:?operations of a setting, such as 1.3e8}
@@ -23,4 +23,6 @@ done <<'EOF'
 --threads 3 --streams 3 --perturbed 0.3
 --threads 1 --streams 2 --lends
 --threads 2 --streams 2 --lends --perturbed 0
+--threads 1 --streams 2 --ordered --delay 2000
+--threads 3 --streams 2 --ordered --delay 300 --capture
 EOF
