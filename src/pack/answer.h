@@ -75,9 +75,12 @@ struct PackAnswer {
   std::optional<memory::AllocatorSettings>
       settings;  // that it was recorded under, where it says so
   std::optional<RecordedFigures> recorded;
-  std::optional<Recording> recording;          // where the file is one
-  std::optional<LossAtPeak> loss;              // the same, where it says what was held
-  std::vector<int64_t> marks;                  // moments at which the user's iterations begin
+  std::optional<Recording> recording;  // where the file is one
+  std::optional<LossAtPeak> loss;      // the same, where it says what was held
+  std::vector<int64_t> marks;          // moments at which the user's iterations begin
+  // What the recorded program's streams wait for. Streams are numbered as those of requests; those
+  // without requests come behind them.
+  std::vector<memory::OrderEvent> order;
   std::optional<Understanding> understanding;  // of a recording
   std::vector<AllocatorFigures> allocators;    // the least reserved first
   std::optional<Bytes> capacity;               // that was asked for

@@ -1,6 +1,7 @@
 #include "pack/read.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/file.h"
@@ -56,10 +57,14 @@ void note_what_was_assumed(const memory::RecordedRequests& recorded, const memor
                                     "blocks were used by a second stream; the plan keeps them for "
                                     "half of that delay longer than was recorded"));
   }
-  if (answer.streams > 1) {
+  if (answer.streams > 1 && answer.order.empty()) {
     answer.notes.push_back(count_of(answer.streams,
-                                    "streams are planned apart: a snapshot does not say where they "
+                                    "streams are planned apart: nothing is recorded of where they "
                                     "wait for each other"));
+  } else if (answer.streams > 1) {
+    answer.notes.push_back(count_of(answer.streams,
+                                    "streams are planned apart, but for iterations: there one has "
+                                    "memory of another where the program has them wait"));
   }
   const bool has_private_pools = std::any_of(
       device.segments.begin(), device.segments.end(),
@@ -87,12 +92,26 @@ void note_failures(PackAnswer& answer) {
   }
 }
 
-void take_requests(const memory::RecordedRequests& recorded, PackAnswer& answer) {
+// `streams`: the handles of those that requests were made on, by number.
+std::vector<memory::OrderEvent> order_by_number(std::vector<memory::OrderEvent> order,
+                                                const std::vector<int64_t>& streams) {
+  std::map<int64_t, int64_t> numbers;
+  for (size_t i = 0; i < streams.size(); ++i) numbers[streams[i]] = static_cast<int64_t>(i);
+  for (memory::OrderEvent& event : order) {
+    const auto next = static_cast<int64_t>(numbers.size());
+    event.stream = numbers.try_emplace(event.stream, next).first->second;
+  }
+  return order;
+}
+
+void take_requests(const memory::RecordedRequests& recorded,
+                   const std::vector<memory::OrderEvent>& order, PackAnswer& answer) {
   std::vector<int64_t> streams;
   for (const auto& request : recorded.requests) streams.push_back(request.stream);
   std::sort(streams.begin(), streams.end());
   streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
   answer.streams = std::max<size_t>(1, streams.size());
+  answer.order = order_by_number(order, streams);
   answer.requests.reserve(recorded.requests.size());
   for (const memory::RecordedRequest& request : recorded.requests) {
     const auto stream = std::lower_bound(streams.begin(), streams.end(), request.stream);
@@ -204,7 +223,7 @@ Result<PackAnswer> from_recorded(const RecordedFile& source, const std::optional
     add_unnamed(source.counted[static_cast<size_t>(device - snapshot.devices.begin())], *device,
                 recorded, answer);
   }
-  take_requests(recorded, answer);
+  take_requests(recorded, source.order, answer);
   answer.marks = marks_of(snapshot, *device);
   answer.recording = recording_of(snapshot, *device, recorded.requests);
   answer.loss = loss_at_peak(answer.requests, *answer.recording);

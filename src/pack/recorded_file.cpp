@@ -63,8 +63,21 @@ void add_iterations(const memory::RunRecording& recording, formats::TorchSnapsho
   }
 }
 
+std::vector<memory::OrderEvent> order_of(const memory::RunRecording& recording) {
+  std::vector<memory::OrderEvent> order;
+  for (size_t i = 0; i < recording.events.size(); ++i) {
+    const memory::RecordingSlot& event = recording.events[i];
+    const bool is_wait = event.kind == memory::RecordKind::event_wait;
+    if (!is_wait && event.kind != memory::RecordKind::event_record) continue;
+    order.push_back({static_cast<int64_t>(i) + 1, recording.streams[event.stream],
+                     static_cast<memory::StreamOrder::Ticket>(event.address), is_wait});
+  }
+  return order;
+}
+
 RecordedFile from_recording(memory::RunRecording recording) {
   RecordedFile file;
+  file.order = order_of(recording);
   file.kind = "recording";
   file.is_partial = recording.is_partial;
   formats::TorchSnapshot& snapshot = file.snapshot;

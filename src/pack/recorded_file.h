@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "formats/torch_snapshot.h"
+#include "memory/plan/order_history.h"
 
 namespace headroom::pack {
 
@@ -23,6 +24,9 @@ struct RecordedFile {
     int64_t unnamed_bytes = 0;  // of allocated_bytes, in blocks that the file never names
   };
   std::vector<Counted> counted;
+  // What the program's streams wait for, by handle; times are those of requests. Only of a
+  // recording of our own, which has one device.
+  std::vector<memory::OrderEvent> order;
   bool is_partial = false;  // it was cut, or part of it could not be read; the notes say which
 };
 

@@ -40,6 +40,16 @@ std::vector<memory::RecordedRequest> recorded(const PackAnswer& answer) {
   return requests;
 }
 
+std::vector<memory::OrderEvent> order_of(const PackAnswer& answer) {
+  const std::vector<uint32_t> numbers = numbers_of_streams(answer);
+  std::vector<memory::OrderEvent> order = answer.order;
+  for (memory::OrderEvent& event : order) {
+    const auto stream = static_cast<size_t>(event.stream);
+    if (stream < numbers.size()) event.stream = numbers[stream];
+  }
+  return order;
+}
+
 // All that was recorded as one iteration, placed as the answer has it, but for the streams' order.
 memory::MemoryPlan whole_plan(const PackAnswer& answer) {
   memory::MemoryPlan plan;
@@ -97,12 +107,24 @@ Understanding understand(const PackAnswer& answer, const std::vector<int64_t>& m
   }
   if (result.iterations.whole.empty()) return result;
   const memory::SlotFinder finder(requests, result.iterations);
-  const memory::UnderstoodRecording recording{requests, result.iterations, result.classes, finder};
+  const memory::OrderHistory order(order_of(answer), requests);
+  const memory::UnderstoodRecording recording{requests, result.iterations, result.classes, finder,
+                                              &order};
   memory::PlanOptions options;
   options.alignment = answer.alignment;
   options.synthesis.placements = kPlacements;
   options.synthesis.seed = seed;
   result.plan = memory::make_plan(recording, options);
+  result.apart_bytes = result.plan->bytes;
+  if (answer.streams > 1 && !answer.order.empty()) {
+    options.lending = memory::Lending::behind_order;
+    memory::MemoryPlan sharing = memory::make_plan(recording, options);
+    if (sharing.bytes < result.apart_bytes) {
+      result.plan = std::move(sharing);
+    } else {
+      options.lending = memory::Lending::none;
+    }
+  }
   result.held_out = memory::score_held_out(recording, options);
   return result;
 }

@@ -22,10 +22,13 @@ struct Understanding {
   // How many requests, by recurrence, then lifespan.
   std::array<std::array<size_t, 3>, 3> counts{};
   // Where there are iterations: the plan that a run would be served from, made of all of them.
+  // Where streams wait for each other, with memory of one for another, if that needs less.
   std::optional<memory::MemoryPlan> plan;
+  int64_t apart_bytes = 0;  // of a plan that keeps streams apart
   // The same made from the first few of each kind, on all others; nothing where none is left.
   std::optional<memory::PlanScore> held_out;
 
+  [[nodiscard]] bool shares_streams() const { return plan && plan->bytes < apart_bytes; }
   [[nodiscard]] size_t count(memory::Recurrence recurrence) const {
     size_t sum = 0;
     for (const size_t one : counts[static_cast<size_t>(recurrence)]) sum += one;

@@ -506,6 +506,13 @@ def test_a_recording_has_what_streams_wait_for(run, tmp_path):
     content = recording.read_bytes()
     kinds = [content[at] for at in range(64, len(content), 32)]
     assert kinds.count(11) == kinds.count(12) == 80
+    packed = subprocess.run([os.environ["HEADROOM_BINARY"], "pack", "--json", str(recording), "--plan",
+                             "step.plan"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    plan = json.loads(packed.stdout)["iterations"]["plan"]
+    assert plan["bytes"] <= plan["streams_apart_bytes"] - 10 * (1 << 20)
+    served, = run(STREAMS, "--plan", "step.plan").answer["processes"][0]["devices"]
+    assert served["plan_source"] == "file"
+    assert served["planned"] > 0.9 * served["requests"] > 0
 
 
 def test_a_dumped_snapshot_shows_planned_blocks(run, tmp_path):

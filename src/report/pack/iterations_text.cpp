@@ -43,6 +43,11 @@ std::string iterations_text(const pack::Understanding& found, const Terminal& te
   row("static requests", count(found.count(Recurrence::fixed)), lifespans(Recurrence::fixed));
   row("dynamic requests", count(found.count(Recurrence::dynamic)), lifespans(Recurrence::dynamic));
   row("recorded once", count(found.count(Recurrence::once)), lifespans(Recurrence::once));
+  if (found.shares_streams()) {
+    row("their plan", format_bytes(Bytes(found.plan->bytes)),
+        "with memory of one stream for another where the program has them wait; apart they need " +
+            format_bytes(Bytes(found.apart_bytes)));
+  }
   if (found.held_out && found.held_out->requests > 0) {
     const memory::PlanScore& score = *found.held_out;
     row("held-out plan", percent(score.efficiency()),

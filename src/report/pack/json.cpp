@@ -124,6 +124,7 @@ Json iterations_json(const pack::PackAnswer& answer) {
     }
     plan = Json::object()
                .set("bytes", found.plan->bytes)
+               .set("streams_apart_bytes", found.apart_bytes)
                .set("signatures", found.plan->signatures.size())
                .set("slots", slots)
                .set("dynamic_reusable_spaces", spaces);

@@ -60,7 +60,8 @@ std::string plan_sentence(const pack::PackAnswer& answer, bool names_file) {
     if (!answer.plan.is_optimal) return words;
     words += ", and ";
   }
-  return words + "no plan needs less";
+  return words + (answer.streams > 1 ? "no plan that keeps its streams apart needs less"
+                                     : "no plan needs less");
 }
 
 std::string moment_words(const pack::PackAnswer& answer) {
