@@ -49,6 +49,34 @@ TEST(StreamOrder, NothingIsKnownOfMoreStreamsThanThereMayBe) {
   EXPECT_EQ(order.epoch(most), 1u);
 }
 
+TEST(StreamOrder, WhoCameBehindABlocksRequestMayBeAtWorkOnIt) {
+  StreamOrder order;
+  const StreamOrder::Epoch requested = order.epoch(1);
+  order.wait(3, order.record(1));
+  const auto users = order.users(1, requested);
+  ASSERT_TRUE(users);
+  order.wait(2, order.record(1));
+  EXPECT_FALSE(order.comes_after(2, *users));  // of 3 nothing is known
+  order.wait(2, order.record(3));
+  EXPECT_TRUE(order.comes_after(2, *users));
+  const auto later = order.users(1, order.epoch(1));  // requested since: nobody else came behind it
+  order.wait(2, order.record(1));
+  EXPECT_TRUE(order.comes_after(2, *later));
+}
+
+TEST(StreamOrder, CoversWhatAnotherHasWaitedForToo) {
+  StreamOrder order;
+  EXPECT_FALSE(order.covers(2, 1));
+  order.wait(2, order.record(1));
+  EXPECT_TRUE(order.covers(2, 1));
+  order.wait(1, order.record(3));
+  EXPECT_FALSE(order.covers(2, 1));
+  order.wait(2, order.record(3));
+  EXPECT_TRUE(order.covers(2, 1));
+  order.record(1);
+  EXPECT_FALSE(order.covers(2, 1));
+}
+
 // The same by what it means: pieces of work, and which of them reach which.
 class Graph {
  public:

@@ -189,6 +189,8 @@ void headroom_event_waited(int device, void* stream, uint64_t event) {
   }
 }
 
+void headroom_forbid_joins(void) { Runtime::get().forbid_joins(); }
+
 void headroom_on_out_of_memory(headroom_out_of_memory_handler handler, void* context) {
   Runtime::get().set_out_of_memory_handler(handler, context);
 }

@@ -147,6 +147,10 @@ HEADROOM_EXPORT void headroom_expect_iterations(void);
  * the process, as PyTorch's own do. */
 HEADROOM_EXPORT uint64_t headroom_event_recorded(int device, void* stream);
 HEADROOM_EXPORT void headroom_event_waited(int device, void* stream, uint64_t event);
+/* From now on no stream is made to wait by the allocator (docs/algorithms/runtime.md, joins): for
+ * programs whose ranks wait for one another in other ways than all alike, as where one sends and
+ * another receives. May be called before the first allocation; for good. */
+HEADROOM_EXPORT void headroom_forbid_joins(void);
 
 /* ---- Statistics, as torch.cuda.memory_stats() has them ---- */
 

@@ -139,6 +139,44 @@ TEST(RuntimeOrder, GuestsGoElsewhereWhereAStreamDoesNotWaitAnyMore) {
   }
 }
 
+// Nobody waits but as the program has it: what is released behind the last event of its stream is
+// not in order before the next one.
+TEST(RuntimeOrder, JoinsCanBeForbidden) {
+  in_child([] {
+    set_up(512, kFarBehind);
+    configure_default();
+    headroom_forbid_joins();
+    const Program program;
+    IN_CHILD(program.run_until_it_serves());
+    for (int i = 0; i < 10; ++i) program.run_step();
+    IN_CHILD(guests() == 0);
+    IN_CHILD(headroom_fake_calls("cuStreamWaitEvent") == 0);
+    IN_CHILD(headroom_fake_violations() == 0);
+  });
+}
+
+// A driver that refuses: guests go elsewhere, and nothing is wrong.
+TEST(RuntimeOrder, JoinsThatTheDriverRefusesAreNone) {
+  for (const char* const call : {"cuEventRecord", "cuStreamWaitEvent"}) {
+    in_child([call] {
+      set_up(512, kFarBehind);
+      configure_default();
+      const Program program;
+      IN_CHILD(program.run_until_it_serves());
+      for (int i = 0; i < 10; ++i) program.run_step();
+      headroom_fake_fail(call, 0, 1'000'000, 999);
+      program.run_step();
+      const int64_t guests_before = guests();
+      for (int i = 0; i < 5; ++i) program.run_step();
+      IN_CHILD(guests() == guests_before);
+      headroom_fake_fail(call, 0, 0, 0);
+      for (int i = 0; i < 20; ++i) program.run_step();
+      IN_CHILD(guests() > guests_before);
+      IN_CHILD(headroom_fake_violations() == 0);
+    });
+  }
+}
+
 // Within a capture an event is an edge of the graph, and orders nothing else.
 TEST(RuntimeOrder, EventsOfACaptureAreNone) {
   in_child([] {
@@ -156,6 +194,10 @@ TEST(RuntimeOrder, EventsOfACaptureAreNone) {
     IN_CHILD(headroom_event_recorded(1, kSide) == 0);  // a device that was not used
     headroom_event_waited(1, nullptr, 1);
     headroom_event_waited(0, nullptr, 12'345);
+    const uint64_t event = headroom_event_recorded(0, kSide);
+    headroom_capture_begin(0);
+    headroom_event_waited(0, nullptr, event);
+    headroom_capture_end(0);
     IN_CHILD(headroom_fake_violations() == 0);
   });
 }

@@ -71,8 +71,8 @@ struct Sequence {
   std::vector<CompiledSpace> spaces;
   std::vector<CompiledPlace> places;  // by before, then rank
   std::vector<IdleScale> idle;        // longest first
-  // By slot: another track comes next in one of its cells, so it is released behind an event. Empty
-  // where nobody lends.
+  // By slot: another track comes next in one of its cells, so it is released behind an event, but
+  // in the program's order. Empty where nobody lends.
   std::vector<uint8_t> hands_over;
   // From the hash of kGramRequests sizes in a row, read round and round, to the slot of the last of
   // them; only where there is one such slot.

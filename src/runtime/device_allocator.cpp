@@ -153,24 +153,6 @@ int64_t DeviceAllocator::serve_behind_boundary(const Request& request) {
   return serve_general(request);
 }
 
-// Before a request on this stream, where the plan has one stream wait for another.
-void DeviceAllocator::join_streams(CudaStream* stream) {
-  std::optional<PlannedArena::Join> join;
-  memory::StreamOrder::Ticket event = 0;
-  {
-    const std::lock_guard lock(lock_);
-    if (planned_ != nullptr) join = planned_->wanted_join(stream);
-    if (!join) return;
-    event = order_.record(address_of(join->other));
-  }
-  {
-    const DriverScope scope(pages_->driver(), pages_->context());
-    if (!events_->join(join->waits, join->other)) return;
-  }
-  const std::lock_guard lock(lock_);
-  order_.wait(address_of(join->waits), event);
-}
-
 // REQUIRES: the lock. 0 where the plan has no room for it.
 int64_t DeviceAllocator::serve_planned(const Request& request, bool& is_boundary) {
   const PlannedArena::Served served =
@@ -233,7 +215,7 @@ int64_t DeviceAllocator::free(void* pointer) {
         release_planned(*arena, address);
         return bytes;
       }
-      if (hands_over) uses_[address].push_back({arena->stream_at(address), nullptr});
+      if (hands_over) await_users(*arena, address);
       block->is_pending = true;
       log_release(block->serial, RequestLog::Kind::release_asked);
     } else {
@@ -364,27 +346,6 @@ bool DeviceAllocator::record_stream(void* pointer, CudaStream* stream) {
   add({stream, nullptr});
   record(memory::RecordKind::stream_use, address, requested, stream);
   return true;
-}
-
-memory::StreamOrder::Ticket DeviceAllocator::record_event(CudaStream* stream) {
-  {
-    // An event of a capture is an edge of its graph, and orders no streams.
-    const DriverScope scope(pages_->driver(), pages_->context());
-    if (events_->is_captured(stream)) return 0;
-  }
-  const std::lock_guard lock(lock_);
-  const memory::StreamOrder::Ticket event = order_.record(address_of(stream));
-  record(memory::RecordKind::event_record, static_cast<int64_t>(event), 0, stream);
-  if (log_ != nullptr) log_->add_order(RequestLog::Kind::record, address_of(stream), event);
-  return event;
-}
-
-void DeviceAllocator::wait_event(CudaStream* stream, memory::StreamOrder::Ticket event) {
-  if (event == 0 || is_capturing()) return;
-  const std::lock_guard lock(lock_);
-  order_.wait(address_of(stream), event);
-  record(memory::RecordKind::event_wait, static_cast<int64_t>(event), 0, stream);
-  if (log_ != nullptr) log_->add_order(RequestLog::Kind::wait, address_of(stream), event);
 }
 
 void DeviceAllocator::empty_cache() {

@@ -18,7 +18,8 @@
 //     it, and the device has done all work that was queued before (synchronised after the blocks in
 //     it were released).
 //  3. Memory that a block had goes to another stream only by way of 2, or in a plan's arena behind
-//     events of all streams that used it (planned_arena.h, 7 to 9).
+//     events of all streams that used it, or where the program has that stream come after all of
+//     them (planned_arena.h, 7 to 9).
 //  4. What is handed out is mapped, readable and writable by the device and its peers.
 //  5. Where there is no memory, everything that 2 allows has been given back to the driver before
 //     anyone is told, and so has what was taken on the way.
@@ -134,7 +135,7 @@ class DeviceAllocator {
     {
       const std::lock_guard lock(lock_);
       const bool is_plain = log_ == nullptr && candidate_ == nullptr && recording_ == nullptr;
-      if (planned_ == nullptr || !is_plain) [[unlikely]]
+      if (planned_ == nullptr || !is_plain || planned_->is_join_due()) [[unlikely]]
         return nullptr;
       served = planned_->allocate_expected(stream, size, RequestLog::kNoSerial);
       if (served.source == PlannedArena::Source::none) [[unlikely]]
@@ -174,6 +175,8 @@ class DeviceAllocator {
   memory::StreamOrder::Ticket record_event(CudaStream* stream);
   // The stream waits for the event from now on.
   void wait_event(CudaStream* stream, memory::StreamOrder::Ticket event);
+  // From now on no stream is made to wait by us.
+  void forbid_joins();
   void empty_cache();
   void set_memory_fraction(double fraction);
   // The page, or piece of cuMemAlloc, that holds the address; nothing where that is in no arena.
@@ -232,7 +235,6 @@ class DeviceAllocator {
 
   void* allocate_slowly(const Request& request, bool is_last, std::string& out_of_memory);
   int64_t serve(const Request& request, bool& is_boundary);
-  void join_streams(CudaStream* stream);
   int64_t serve_planned(const Request& request, bool& is_boundary);
   int64_t serve_general(const Request& request);
   int64_t serve_behind_boundary(const Request& request);
@@ -246,6 +248,12 @@ class DeviceAllocator {
   Attempt grow_by_piece(const Request& request, uint32_t range, uint32_t& block);
   int64_t hand_out(uint32_t block, const Request& request);
   void release_planned(PlannedArena& arena, int64_t address);
+  void await_users(PlannedArena& arena, int64_t address);
+
+  // device_order.cpp: what the program has its streams wait for, and joins.
+  void record_for_join();
+  void join_streams(CudaStream* stream);
+  std::vector<CudaEvent*> take_joins();
   PlannedArena* planned_at(int64_t address) const;
   void defer(int64_t address, int64_t bytes, std::vector<StreamUse>& streams);
   void complete_general(uint32_t block);
@@ -341,6 +349,13 @@ class DeviceAllocator {
   bool is_trim_due_ = false;  // what a switch found alive is gone, or much of it
   Statistics statistics_;
   memory::StreamOrder order_;
+  // By lender of the plan that serves: events that were recorded for it, and their tickets.
+  struct Join {
+    std::vector<CudaEvent*> events;
+    std::vector<memory::StreamOrder::Ticket> tickets;
+  };
+  std::unordered_map<uint32_t, Join> joins_;
+  std::atomic<bool> allows_joins_ = true;
 
   // Plans. The planner has a lock of its own, the rest is under lock_.
   std::unique_ptr<Planner> planner_;

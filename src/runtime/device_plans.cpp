@@ -82,6 +82,7 @@ void DeviceAllocator::begin_log() {
     }
     planner_ = std::move(planner);
     if (expects_iterations_) planner_->expect_marks();
+    if (!allows_joins_) planner_->forbid_joins();
   }
   {
     const std::lock_guard lock(lock_);
@@ -301,6 +302,12 @@ void DeviceAllocator::switch_to(std::unique_ptr<PlannedArena> next, const PlanOr
     return;
   }
   pages_->release_idle();
+  std::vector<CudaEvent*> joins;
+  {
+    const std::lock_guard lock(lock_);
+    joins = take_joins();
+  }
+  events_->give_back(joins);
   start_serving(std::move(next), origin, waited, began);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/event_queue.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -107,16 +108,31 @@ bool EventQueue::is_captured(CudaStream* stream) const {
          status != 0;
 }
 
-bool EventQueue::join(CudaStream* waits, CudaStream* other) {
+std::vector<CudaEvent*> EventQueue::record_all(const std::vector<CudaStream*>& streams) {
   const std::lock_guard lock(mutex_);
-  // A wait within a capture for what is outside of it would end the capture.
-  if (is_captured(waits) || is_captured(other)) return false;
-  CudaEvent* const event = take_event(context_);
-  if (event == nullptr) return false;
-  const bool is_done = driver_.event_record(event, other) == kCudaSuccess &&
-                       driver_.stream_wait_event(waits, event, 0) == kCudaSuccess;
-  spare_[context_].push_back(event);  // what waits for it has its own note of it
-  return is_done;
+  std::vector<CudaEvent*> events;
+  for (CudaStream* const stream : streams) {
+    CudaEvent* const event = is_captured(stream) ? nullptr : take_event(context_);
+    if (event != nullptr) events.push_back(event);
+    if (event != nullptr && driver_.event_record(event, stream) == kCudaSuccess) continue;
+    spare_[context_].insert(spare_[context_].end(), events.begin(), events.end());
+    return {};
+  }
+  return events;
+}
+
+bool EventQueue::join(CudaStream* waits, const std::vector<CudaEvent*>& events) {
+  const std::lock_guard lock(mutex_);
+  // Within a capture a wait for what is outside of it would end the capture.
+  if (is_captured(waits)) return false;
+  return std::all_of(events.begin(), events.end(), [&](CudaEvent* event) {
+    return driver_.stream_wait_event(waits, event, 0) == kCudaSuccess;
+  });
+}
+
+void EventQueue::give_back(const std::vector<CudaEvent*>& events) {
+  const std::lock_guard lock(mutex_);
+  spare_[context_].insert(spare_[context_].end(), events.begin(), events.end());
 }
 
 void EventQueue::poll(const Complete& complete) {

@@ -5,9 +5,10 @@
 // capture nothing is recorded or asked: what is released then waits until captures are over. So
 // does what the driver refuses because of a capture that we were not told of. A driver that refuses
 // otherwise (the process is ending) counts as done with everything.
-// Streams may be of another device than the block: an event is made where its stream is, as the
-// driver records it nowhere else.
-// Has a lock of its own; the other locks of device_allocator.h are taken inside it, never around.
+// Beside those it records events that a stream is made to wait for (planned_arena.h, joins), and
+// says whether a stream is captured. Streams may be of another device than the block: an event is
+// made where its stream is, as the driver records it nowhere else. Has a lock of its own; the other
+// locks of device_allocator.h are taken inside it, never around.
 #pragma once
 
 #include <atomic>
@@ -51,9 +52,13 @@ class EventQueue {
   void poll(const Complete& complete);
   // Waits for all of them. REQUIRES: the same.
   void drain(const Complete& complete);
-  // Has one stream wait for all that the other was given so far. False where that cannot be, as
-  // somebody captures. REQUIRES: a DriverScope; both are of this device.
-  bool join(CudaStream* waits, CudaStream* other);
+  // Events behind all that each stream was given so far, for join(); none where that cannot be, as
+  // somebody captures. REQUIRES: a DriverScope; streams of this device.
+  [[nodiscard]] std::vector<CudaEvent*> record_all(const std::vector<CudaStream*>& streams);
+  // The stream waits for them; false where it may not. REQUIRES: the same.
+  bool join(CudaStream* waits, const std::vector<CudaEvent*>& events);
+  // They are not needed any more.
+  void give_back(const std::vector<CudaEvent*>& events);
   // Returns once no thread is at work here that has not seen `captures` as it is now.
   void await_others() { const std::lock_guard lock(mutex_); }
 

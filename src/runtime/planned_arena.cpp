@@ -525,48 +525,87 @@ bool PlannedArena::take_cells(uint32_t track, int64_t offset, int64_t room) {
     return false;
   }
   for (uint32_t i = first; i < last; ++i) {
-    cells_[i].holder = track;
-    ++cells_[i].blocks;
+    Cell& cell = cells_[i];
+    if (cell.holder != track) {
+      cell.users = {};
+      cell.has_unknown_users = false;
+    }
+    cell.holder = track;
+    ++cell.blocks;
   }
   if (plan_->lenders[first] != track) ++guests_;
-  in_cells_[offset] = {first, last, 0, false};
+  const int64_t stream = handle_of(tracks_[track].stream);
+  in_cells_[offset] = {first, last, 0, false, order_ == nullptr ? 0 : order_->epoch(stream)};
   return true;
 }
 
-// Is all that the track's stream is given from now on behind what was in the cell?
+// Is all that the track's stream is given from now on behind what may be at work in the cell?
 bool PlannedArena::comes_after(uint32_t track, const Cell& cell) const {
-  if (order_ == nullptr) return false;
-  const int64_t holder = handle_of(tracks_[cell.holder].stream);
-  return order_->known(handle_of(tracks_[track].stream), holder) >= cell.epoch;
+  if (order_ == nullptr || cell.has_unknown_users) return false;
+  return order_->comes_after(handle_of(tracks_[track].stream), cell.users);
 }
 
-std::optional<PlannedArena::Join> PlannedArena::wanted_join(CudaStream* stream) {
+std::optional<PlannedArena::WantedEvents> PlannedArena::wanted_events() {
+  is_join_due_ = false;
+  for (uint32_t i = 0; i < tracks_.size(); ++i) {
+    TrackState& lender = tracks_[i];
+    if (!lender.has_pending || lender.is_recorded) continue;
+    if (order_->comes_after(handle_of(borrower()), lender.pending)) {
+      lender.has_pending = false;
+      continue;
+    }
+    std::vector<CudaStream*> streams = streams_to_join(lender);
+    if (streams.empty()) continue;
+    is_join_due_ = true;  // there may be more of them
+    return WantedEvents{i, std::move(streams)};
+  }
+  return std::nullopt;
+}
+
+// Those that the borrower does not come after yet; none where one of them is not quiet.
+std::vector<CudaStream*> PlannedArena::streams_to_join(const TrackState& lender) const {
+  const int64_t waits = handle_of(borrower());
+  std::vector<CudaStream*> streams;
+  for (size_t i = 0; i < order_->streams().size(); ++i) {
+    const int64_t stream = order_->streams()[i];
+    if (stream == waits || lender.pending[i] <= order_->known(waits, stream)) continue;
+    if (!is_quiet(stream)) return {};
+    streams.push_back(reinterpret_cast<CudaStream*>(static_cast<uintptr_t>(stream)));
+  }
+  return streams;
+}
+
+// Has the borrower waited for all events of the stream, and did it ask for nothing since the last?
+// Of a stream whose requests are not looked at nobody knows.
+bool PlannedArena::is_quiet(int64_t stream) const {
+  for (const TrackState& track : tracks_) {
+    if (!track.has_stream || handle_of(track.stream) != stream) continue;
+    if (!track.lends || track.asked > order_->told(stream)) return false;
+  }
+  return order_->covers(handle_of(borrower()), stream);
+}
+
+std::optional<uint32_t> PlannedArena::wanted_join(CudaStream* stream) {
   const uint32_t number = track_of(stream);
-  if (number == kNoNumber || order_ == nullptr) return std::nullopt;
-  // A lender is about to be at work again, or somebody to need what it released.
-  const uint32_t lender = tracks_[number].lends ? number : host_of_next(number);
-  if (lender == kNoNumber || !is_quiet(tracks_[lender])) return std::nullopt;
-  return Join{tracks_[plan_->borrower].stream, tracks_[lender].stream};
-}
-
-// Has the lender released something since the last event of its stream, and asked for nothing, and
-// has the borrower waited for that event?
-bool PlannedArena::is_quiet(const TrackState& lender) const {
-  const int64_t stream = handle_of(lender.stream);
-  const memory::StreamOrder::Epoch now = order_->epoch(stream);
-  const int64_t borrower = handle_of(tracks_[plan_->borrower].stream);
-  return now > 1 && lender.released == now && lender.asked < now &&
-         order_->known(borrower, stream) + 1 == now;
-}
-
-// The track in whose cells the next slot lies, where that is a guest; else kNoNumber.
-uint32_t PlannedArena::host_of_next(uint32_t number) const {
+  if (number != plan_->borrower || order_ == nullptr) return std::nullopt;
   const TrackState& track = tracks_[number];
-  if (track.sequence == nullptr) return kNoNumber;
-  const uint32_t slot = track.cursor < track.sequence->count ? track.cursor : 0;
-  const int64_t offset = track.slots[slot].offset;
-  if (is_elsewhere(track, slot) || is_within(number, offset)) return kNoNumber;
-  return plan_->lenders[memory::cells_over(plan_->cells, offset, 1).first];
+  if (track.sequence == nullptr) return std::nullopt;
+  const uint32_t slot = track.cursor < track.sequence->count ? track.cursor : 0;  // in its order
+  const CompiledSlot& what = track.slots[slot];
+  if (is_elsewhere(track, slot) || is_within(number, what.offset)) return std::nullopt;
+  const auto [first, last] = memory::cells_over(plan_->cells, what.offset, what.room);
+  const uint32_t lender = plan_->lenders[first];
+  if (!tracks_[lender].has_events) return std::nullopt;
+  const bool is_needed =
+      std::any_of(cells_.begin() + first, cells_.begin() + last, [&](const Cell& cell) {
+        return cell.holder != number && cell.blocks == 0 && !comes_after(number, cell);
+      });
+  return is_needed ? std::optional(lender) : std::nullopt;
+}
+
+void PlannedArena::have_joined(uint32_t lender) {
+  tracks_[lender].has_events = false;
+  is_join_due_ = true;  // to see what is left of what is pending
 }
 
 void PlannedArena::pause_lending() {
@@ -583,14 +622,44 @@ void PlannedArena::leave_cells(int64_t offset) {
   const uint64_t number = was.released == 0 ? ++releases_ : was.released;
   TrackState& holder = tracks_[cells_[was.first].holder];
   if (was.is_settled) holder.settled = std::max(holder.settled, number);
-  if (order_ != nullptr) holder.released = order_->epoch(handle_of(holder.stream));
   for (uint32_t i = was.first; i < was.last; ++i) {
     Cell& cell = cells_[i];
     --cell.blocks;
     cell.released = std::max(cell.released, number);
-    cell.epoch = holder.released;
   }
+  if (order_ != nullptr) note_users(was, holder);
   in_cells_.erase(at);
+}
+
+// Who may be at work on a block that the holder has released just now.
+void PlannedArena::note_users(const InCells& was, TrackState& holder) {
+  const auto users = order_->users(handle_of(holder.stream), was.requested);
+  const auto add = [&](memory::StreamOrder::Clock& to) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], (*users)[i]);
+  };
+  for (uint32_t i = was.first; i < was.last; ++i) {
+    cells_[i].has_unknown_users = cells_[i].has_unknown_users || !users;
+    if (users) add(cells_[i].users);
+  }
+  if (!plan_->lends_in_order || !holder.lends || !users) return;
+  add(holder.pending);
+  holder.has_pending = has_pending_ = is_join_due_ = true;
+  holder.is_recorded = false;
+}
+
+std::vector<CudaStream*> PlannedArena::users(int64_t address) {
+  const int64_t offset = address - tracks_[track_at(address)].delta;
+  const auto at = in_cells_.find(offset);
+  if (order_ == nullptr || at == in_cells_.end()) return {};
+  CudaStream* const own = tracks_[cells_[at->second.first].holder].stream;
+  const auto clock = order_->users(handle_of(own), at->second.requested);
+  std::vector<CudaStream*> users;
+  for (size_t i = 0; clock && i < order_->streams().size(); ++i) {
+    const auto stream = static_cast<uintptr_t>(order_->streams()[i]);
+    if ((*clock)[i] > 0) users.push_back(reinterpret_cast<CudaStream*>(stream));
+  }
+  std::erase(users, own);
+  return users;
 }
 
 bool PlannedArena::hand_over(int64_t address) {

@@ -29,10 +29,11 @@
 //   7. A cell is one track's at a time, its holder's, and all that lies in it is the holder's.
 //   8. It changes hands only where nothing lies in it or awaits an event, and either the last
 //      release in it was one behind an event of the holder's own stream, recorded after it, or the
-//      program has had the taker's stream wait for the holder's since (stream_order.h). A program
-//      queues what touches a block on the block's stream before it releases it, and says which
-//      other streams use it; those are awaited, too. So the device has done all that touches the
-//      cell, or does it before what the taker is given.
+//      taker's stream comes after whatever may be at work on what was released in it: the block's
+//      own stream, and all that came behind its request (stream_order.h). So the device has done
+//      all that touches the cell, or does it before what the taker is given. Behind an event, too,
+//      those others are awaited, as far as they are known: a program that uses a block on a stream
+//      that it tells nobody of (no record_stream, no wait that is told) has it in use unseen.
 //   9. A lender that finds a cell of its own not given back at its turn goes elsewhere, for once:
 //      then nothing is lent for some passes, twice as many each time.
 // Nobody waits: whoever does not get the cells is served like a request whose slot is taken.
@@ -109,16 +110,30 @@ class PlannedArena {
   }
   // What the program has put in order between its streams; outlives the arena. Without it nothing
   // is in order.
-  void set_order(const memory::StreamOrder* order) { order_ = order; }
-  // What is to be done before a request on this stream is served: `waits` is made to wait for all
-  // that `other` was given so far. It has waited for all of that but what came behind the last
-  // event of `other`, and there were only releases: it costs nothing, and who borrows may have what
-  // was released. Nothing, where it would cost something, or nothing was released.
-  struct Join {
-    CudaStream* waits = nullptr;
-    CudaStream* other = nullptr;
+  void set_order(memory::StreamOrder* order) { order_ = order; }
+  // Joins, of a plan that lends in the program's order. Programs release much behind the last event
+  // of a stream, so that nobody's wait covers it. Where the borrower has waited for all events of
+  // the streams that may be at work on what a lender released, and these asked for nothing since,
+  // events of ours are recorded on them at once (wanted_events), and the borrower waits for those
+  // when a guest needs it (wanted_join).
+  [[nodiscard]] bool is_join_due() const { return is_join_due_; }
+  // Something that the borrower has waited for may have made a stream quiet.
+  void note_wait() { is_join_due_ = is_join_due_ || has_pending_; }
+  struct WantedEvents {
+    uint32_t lender = 0;
+    std::vector<CudaStream*> streams;
   };
-  [[nodiscard]] std::optional<Join> wanted_join(CudaStream* stream);
+  [[nodiscard]] std::optional<WantedEvents> wanted_events();
+  // They were recorded, behind all that the lender has released so far.
+  void have_recorded(uint32_t lender) {
+    tracks_[lender].is_recorded = tracks_[lender].has_events = true;
+  }
+  // The lender whose recorded events the borrower has to wait for before the request is served.
+  [[nodiscard]] std::optional<uint32_t> wanted_join(CudaStream* stream);
+  void have_joined(uint32_t lender);
+  [[nodiscard]] CudaStream* borrower() const { return tracks_[plan_->borrower].stream; }
+  // Who may be at work on a block beside its own stream, as far as it is known. REQUIRES: find().
+  [[nodiscard]] std::vector<CudaStream*> users(int64_t address);
   // Follows a request without serving it.
   struct Followed {
     bool begins_pass = false;  // of the main track: an iteration begins
@@ -218,10 +233,14 @@ class PlannedArena {
     // Releases in cells are numbered. The last of its own behind an event of its stream: the device
     // has done what came before it, too.
     uint64_t settled = 0;
-    // Of one that lends in the program's order: the epochs of its stream in which it asked for
-    // something last, and in which it released something in its cells.
+    // Of one that lends in the program's order: the epoch of its stream in which it asked for
+    // something last; who may be at work on what it released in its cells, of which the borrower
+    // has not been made to wait; and whether something was released, and events recorded, since.
     memory::StreamOrder::Epoch asked = 0;
-    memory::StreamOrder::Epoch released = 0;
+    memory::StreamOrder::Clock pending{};
+    bool has_pending = false;
+    bool is_recorded = false;
+    bool has_events = false;  // that the borrower has not been made to wait for
     std::array<int64_t, kGramRequests> history{};
     std::vector<uint64_t> regular;    // a bit a slot
     std::map<int64_t, Stray> strays;  // by offset
@@ -230,16 +249,18 @@ class PlannedArena {
   };
   struct Cell {
     uint32_t holder = 0;
-    uint32_t blocks = 0;  // in it, or awaiting events
-    // Of the holder's last release in it: its number, and the epoch of its stream.
-    uint64_t released = 0;
-    memory::StreamOrder::Epoch epoch = 0;
+    uint32_t blocks = 0;    // in it, or awaiting events
+    uint64_t released = 0;  // the number of the holder's last release in it
+    // Who may be at work on what the holder released in it.
+    memory::StreamOrder::Clock users{};
+    bool has_unknown_users = false;  // there was no room for them
   };
   struct InCells {
     uint32_t first = 0;
     uint32_t last = 0;        // one past it
     uint64_t released = 0;    // the number of its release
     bool is_settled = false;  // that is behind an event
+    memory::StreamOrder::Epoch requested = 0;
   };
   struct Match {
     enum class Kind : uint8_t { none, in_order, ahead, late } kind = Kind::none;
@@ -330,8 +351,9 @@ class PlannedArena {
     return tracks_[track].lends || !is_within(track, offset);
   }
   bool take_cells(uint32_t track, int64_t offset, int64_t room);
-  [[nodiscard]] bool is_quiet(const TrackState& lender) const;
-  [[nodiscard]] uint32_t host_of_next(uint32_t track) const;
+  [[nodiscard]] bool is_quiet(int64_t stream) const;
+  void note_users(const InCells& was, TrackState& holder);
+  [[nodiscard]] std::vector<CudaStream*> streams_to_join(const TrackState& lender) const;
   [[nodiscard]] bool is_done(const Cell& cell) const {
     return tracks_[cell.holder].settled >= cell.released;
   }
@@ -342,7 +364,9 @@ class PlannedArena {
   [[nodiscard]] int64_t address_of(uint32_t track, int64_t offset) const;
 
   std::shared_ptr<const CompiledPlan> plan_;
-  const memory::StreamOrder* order_ = nullptr;
+  memory::StreamOrder* order_ = nullptr;
+  bool is_join_due_ = false;  // somebody should look whether events are wanted
+  bool has_pending_ = false;  // a lender has
   std::vector<TrackState> tracks_;
   std::vector<Placed> placed_;  // by place
   uint32_t last_track_ = 0;

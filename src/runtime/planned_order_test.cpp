@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
 #include "memory/plan/plan_sample.h"
 #include "memory/stream_order.h"
@@ -41,12 +42,14 @@ class OrderedArena {
   }
   uint64_t record(CudaStream* stream) { return order_.record(handle(stream)); }
   void wait(CudaStream* stream, uint64_t event) { order_.wait(handle(stream), event); }
-  // Up to the first guest: what the lender had is given back.
-  void begin_pass(uint64_t* event = nullptr) {
+  // Up to the first guest: what the lender had is given back. `user`: another stream that came
+  // behind the lender's requests.
+  void begin_pass(uint64_t* event = nullptr, CudaStream* user = nullptr) {
     first_ = take(1000).address;
     const int64_t one = take(1001).address;
     const int64_t other = take(1002).address;
     if (event != nullptr) *event = record(kSide);
+    if (user != nullptr) wait(user, *event);
     give(one);
     give(other);
     second_ = take(1003).address;
@@ -95,21 +98,29 @@ TEST(PlannedOrder, TheLenderComesBackWhereItHasWaitedForTheGuest) {
   }
 }
 
-TEST(PlannedOrder, TheBorrowerIsMadeToWaitWhereThatCostsNothing) {
+TEST(PlannedOrder, TheBorrowerMayBeMadeToWaitWhereTheLenderIsQuiet) {
   OrderedArena ordered;
   uint64_t event = 0;
   ordered.begin_pass(&event);
-  EXPECT_FALSE(ordered.arena.wanted_join(kMain));  // the lender's stream is ahead of what it knows
+  EXPECT_TRUE(ordered.arena.is_join_due());
+  EXPECT_FALSE(ordered.arena.wanted_events());  // nobody has waited for the lender's event
+  EXPECT_FALSE(ordered.arena.is_join_due());
   ordered.wait(kMain, event);
-  for (CudaStream* const stream : {kMain, kSide}) {
-    const auto join = ordered.arena.wanted_join(stream);
-    ASSERT_TRUE(join);
-    EXPECT_EQ(join->waits, kMain);
-    EXPECT_EQ(join->other, kSide);
-  }
+  ordered.arena.note_wait();
+  ASSERT_TRUE(ordered.arena.is_join_due());
+  const auto wanted = ordered.arena.wanted_events();
+  ASSERT_TRUE(wanted);
+  EXPECT_EQ(wanted->streams, std::vector<CudaStream*>{kSide});
+  const uint64_t ours = ordered.record(kSide);
+  EXPECT_FALSE(ordered.arena.wanted_join(kMain));  // not recorded yet
+  ordered.arena.have_recorded(wanted->lender);
+  EXPECT_FALSE(ordered.arena.wanted_events());
+  EXPECT_FALSE(ordered.arena.wanted_join(kSide));
   EXPECT_FALSE(ordered.arena.wanted_join(reinterpret_cast<CudaStream*>(uintptr_t{0x3000})));
-  ordered.wait(kMain, ordered.record(kSide));
-  EXPECT_FALSE(ordered.arena.wanted_join(kMain));  // it has waited
+  ASSERT_EQ(ordered.arena.wanted_join(kMain), wanted->lender);
+  ordered.arena.have_joined(wanted->lender);
+  ordered.wait(kMain, ours);
+  EXPECT_FALSE(ordered.arena.wanted_join(kMain));
   EXPECT_EQ(ordered.take(1004).source, Source::planned);
 }
 
@@ -121,11 +132,36 @@ TEST(PlannedOrder, NobodyIsMadeToWaitForAStreamThatIsAtWork) {
   const int64_t last = ordered.take(1005).address;
   ordered.end_pass(guest, last);
   ordered.wait(kSide, ordered.record(kMain));
-  const int64_t first = ordered.take(1000).address;
+  ordered.take(1000);
   ordered.wait(kMain, ordered.record(kSide));
   ordered.give(ordered.take(1001).address);  // asked for behind the last event
-  EXPECT_FALSE(ordered.arena.wanted_join(kSide));
-  ordered.give(first);
+  EXPECT_FALSE(ordered.arena.wanted_events());
+}
+
+TEST(PlannedOrder, NobodyIsMadeToWaitForAStreamThatWaitsForAnother) {
+  OrderedArena ordered;
+  uint64_t event = 0;
+  ordered.begin_pass(&event);
+  ordered.wait(kMain, event);
+  CudaStream* const other = reinterpret_cast<CudaStream*>(uintptr_t{0x3000});
+  ordered.wait(kSide, ordered.record(other));
+  EXPECT_FALSE(ordered.arena.wanted_events());
+  ordered.wait(kMain, ordered.record(other));
+  ordered.arena.note_wait();
+  EXPECT_TRUE(ordered.arena.wanted_events());
+}
+
+// A stream that came behind the request may be at work on the block, whoever released it.
+TEST(PlannedOrder, AGuestComesOnlyBehindAllWhoMayBeAtWorkOnTheBytes) {
+  for (const bool waits : {true, false}) {
+    OrderedArena ordered;
+    CudaStream* const other = reinterpret_cast<CudaStream*>(uintptr_t{0x3000});
+    uint64_t event = 0;
+    ordered.begin_pass(&event, other);
+    ordered.wait(kMain, ordered.record(kSide));
+    if (waits) ordered.wait(kMain, ordered.record(other));
+    EXPECT_EQ(ordered.take(1004).source, waits ? Source::planned : Source::none);
+  }
 }
 
 }  // namespace

@@ -203,6 +203,26 @@ Judged judge(const PlanAttempt& attempt, const RequestLog::Understood& log, bool
 
 }  // namespace
 
+namespace {
+
+// The same with guests: in the program's order, where it has one, or behind events; of both what
+// needs less.
+Result<void> add_lending(const memory::UnderstoodRecording& recording, memory::PlanOptions options,
+                         PlanAttempt& attempt) {
+  using memory::Lending;
+  for (const Lending lending : {Lending::behind_order, Lending::behind_events}) {
+    if (lending == Lending::behind_order && recording.order->is_empty()) continue;
+    options.lending = lending;
+    memory::MemoryPlan made = memory::make_plan(recording, options, true);
+    HEADROOM_TRY(memory::check_plan(made));
+    const int64_t least = attempt.lending ? attempt.lending->bytes : attempt.plan.bytes;
+    if (has_guests(made) && made.bytes < least) attempt.lending = std::move(made);
+  }
+  return {};
+}
+
+}  // namespace
+
 PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& question) {
   PlanAttempt attempt;
   memory::Iterations iterations = find(log);
@@ -256,15 +276,8 @@ PlanAttempt plan_from(const RequestLog::Understood& log, const PlanQuestion& que
   Result<void> checked = memory::check_plan(attempt.plan);
   if (checked && attempt.plan.streams.size() > 1 && !has_varying_slots(attempt.plan)) {
     const memory::OrderHistory order(log.order, log.requests);
-    using memory::Lending;
-    for (const Lending lending : {Lending::behind_order, Lending::behind_events}) {
-      options.lending = lending;
-      attempt.lending =
-          memory::make_plan({log.requests, iterations, classes, finder, &order}, options, true);
-      checked = memory::check_plan(*attempt.lending);
-      if (!checked || has_guests(*attempt.lending)) break;
-      attempt.lending.reset();
-    }
+    options.joins = question.allows_joins;
+    checked = add_lending({log.requests, iterations, classes, finder, &order}, options, attempt);
   }
   if (!checked) attempt.refused = "a plan that its checker refused: " + checked.error().to_string();
   return attempt;
@@ -408,10 +421,10 @@ void Planner::look_once() {
 
 // Nothing, where another log is watched by now.
 void Planner::plan_next_look(const RequestLog& log) {
-  // What waits to be confirmed is looked at again one iteration later: an entry for each request
-  // and for its release.
+  // What waits to be confirmed is looked at again one iteration later.
   const auto seen = static_cast<double>(log.size());
-  const double more = to_be_confirmed_ ? 2.2 * last_period_ : seen * (kGrowth - 1);
+  const double more =
+      to_be_confirmed_ ? 1.1 * entries_per_request_ * last_period_ : seen * (kGrowth - 1);
   const auto next = static_cast<uint64_t>(seen + std::max<double>(more, kFirstLook));
   uint64_t none = watched_.generation << kSizeBits | kNoLook;
   next_look_.compare_exchange_strong(none, watched_.generation << kSizeBits | next);
@@ -428,9 +441,13 @@ void Planner::keep(const memory::MemoryPlan& plan) {
 std::unique_ptr<Planner::Candidate> Planner::try_to_plan(const RequestLog& log) {
   const Clock::time_point start = Clock::now();
   to_be_confirmed_ = false;
-  const RequestLog::Understood understood = log.read(log.size());
+  const size_t entries = log.size();
+  const RequestLog::Understood understood = log.read(entries);
+  entries_per_request_ = std::max(
+      2.0, static_cast<double>(entries) / static_cast<double>(understood.requests.size() + 1));
   PlanQuestion question;
   question.expects_marks = expects_marks_;
+  question.allows_joins = allows_joins_;
   question.is_out_of_time = [&] { return is_stopped_ || seconds_since(start) > kMostSeconds; };
   question.confirm = [this](double period) { return is_confirmed(period); };
   const PlanAttempt attempt = plan_from(understood, question);

@@ -65,6 +65,8 @@ class Planner {
   void look();
   // The optimizer's steps will be marked.
   void expect_marks() { expects_marks_ = true; }
+  // No stream is made to wait by us.
+  void forbid_joins() { allows_joins_ = false; }
 
   [[nodiscard]] bool has_candidate() const {
     return candidate_.load(std::memory_order_acquire) != nullptr;
@@ -114,6 +116,7 @@ class Planner {
   std::atomic<Trash*> trash_ = nullptr;
   std::atomic<uint32_t> wishes_ = 0;  // looks that were asked for
   std::atomic<bool> expects_marks_ = false;
+  std::atomic<bool> allows_joins_ = true;
   std::atomic<bool> is_stopped_ = false;
   std::atomic<bool> has_failed_ = false;  // no further looks
   sem_t wake_;
@@ -121,6 +124,7 @@ class Planner {
   // Of the thread.
   Mail watched_;
   double last_period_ = 0;
+  double entries_per_request_ = 2;  // of the log: itself, its release, events and marks
   bool to_be_confirmed_ = false;
 
   // For those who ask how it is and those who end it; never taken by a request.
@@ -147,6 +151,8 @@ struct PlanAttempt {
 struct PlanQuestion {
   // Marks will come: until the first one, only what repeats very often counts.
   bool expects_marks = false;
+  // A plan may count on the borrower being made to wait for streams that are quiet.
+  bool allows_joins = true;
   // Ends the search for a better plan.
   std::function<bool()> is_out_of_time;
   // What is found is handed to it; it may refuse before any planning is done.

@@ -82,9 +82,9 @@ class Player {
 
   int64_t play(const std::vector<Moment>& moments) {
     bool is_serving = false;
-    if (planned_ != nullptr) planned_->set_order(&order_);
+    if (planned_ != nullptr) planned_->set_order(&order_.order());
     for (const Moment& moment : moments) {
-      if (keeps_up_) put_in_order(moment.time);
+      if (planned_ != nullptr && keeps_up_) put_in_order(moment.time);
       if (!is_serving && moment.time >= times_.serves_from) {
         is_serving = true;
         if (planned_ != nullptr) pages_.give_back();
@@ -111,21 +111,27 @@ class Player {
   // What the program's streams were told to wait for until then.
   void put_in_order(int64_t time) {
     for (; next_ < log_.order.size() && log_.order[next_].time < time; ++next_) {
-      const memory::OrderEvent& event = log_.order[next_];
-      if (event.is_wait) {
-        order_.wait(event.stream, tickets_[event.ticket]);
-      } else {
-        tickets_[event.ticket] = order_.record(event.stream);
-      }
+      order_.play(log_.order[next_]);
+      if (log_.order[next_].is_wait) planned_->note_wait();
     }
   }
-
-  // As the allocator does it.
+  // As the allocator does it (device_order.cpp).
   void join(CudaStream* stream) {
-    if (!keeps_up_ || !planned_->plan().lends_in_order) return;
-    const auto wanted = planned_->wanted_join(stream);
+    memory::StreamOrder& order = order_.order();
     const auto handle = [](CudaStream* of) { return reinterpret_cast<intptr_t>(of); };
-    if (wanted) order_.wait(handle(wanted->waits), order_.record(handle(wanted->other)));
+    while (planned_->is_join_due()) {
+      const auto wanted = planned_->wanted_events();
+      if (!wanted) break;
+      joins_[wanted->lender].clear();
+      for (CudaStream* const one : wanted->streams) {
+        joins_[wanted->lender].push_back(order.record_ours(handle(one)));
+      }
+      planned_->have_recorded(wanted->lender);
+    }
+    const auto lender = planned_->wanted_join(stream);
+    if (!lender) return;
+    for (const auto ticket : joins_[*lender]) order.wait(handle(planned_->borrower()), ticket);
+    planned_->have_joined(*lender);
   }
 
   void request(const Moment& moment, bool is_serving) {
@@ -135,7 +141,7 @@ class Player {
       planned_->follow(stream_named(request.stream), request.size);
     }
     if (planned_ != nullptr && is_serving) {
-      join(stream_named(request.stream));
+      if (keeps_up_ && planned_->plan().lends_in_order) join(stream_named(request.stream));
       const PlannedArena::Served served =
           planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial);
       place.address = served.address;
@@ -161,9 +167,9 @@ class Player {
   bool keeps_up_;
   std::vector<Place> places_;
   CountedPages pages_;
-  memory::StreamOrder order_;
-  std::unordered_map<memory::StreamOrder::Ticket, memory::StreamOrder::Ticket> tickets_;
-  size_t next_ = 0;  // event
+  memory::RecordedOrder order_;
+  std::unordered_map<uint32_t, std::vector<memory::StreamOrder::Ticket>> joins_;  // by lender
+  size_t next_ = 0;                                                               // event
   int64_t peak_ = 0;
   int64_t asked_ = 0, in_slots_ = 0;
 };

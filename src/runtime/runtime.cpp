@@ -99,6 +99,7 @@ DeviceAllocator* Runtime::open(int ordinal) {
   }
   if (fractions_[index] < 1) (*opened)->set_memory_fraction(fractions_[index]);
   if (expects_iterations_) (*opened)->expect_iterations();
+  if (!allows_joins_) (*opened)->forbid_joins();
   DeviceAllocator* const device = opened->release();  // for ever
   devices_[index].store(device, std::memory_order_release);
   return device;
@@ -132,6 +133,14 @@ void Runtime::expect_iterations() {
   expects_iterations_ = true;
   for (int i = 0; i < kMostDevices; ++i) {
     if (DeviceAllocator* const known = open_device(i)) known->expect_iterations();
+  }
+}
+
+void Runtime::forbid_joins() {
+  const std::lock_guard lock(mutex_);
+  allows_joins_ = false;
+  for (int i = 0; i < kMostDevices; ++i) {
+    if (DeviceAllocator* const known = open_device(i)) known->forbid_joins();
   }
 }
 

@@ -59,6 +59,7 @@ class Runtime {
   double memory_fraction(int ordinal);
   // For all devices, and for those that are opened later.
   void expect_iterations();
+  void forbid_joins();
   std::string report_json();
   void finish();
 
@@ -80,6 +81,7 @@ class Runtime {
   std::array<std::atomic<DeviceAllocator*>, kMostDevices> devices_{};
   std::array<double, kMostDevices> fractions_{};  // set before the device was opened
   bool expects_iterations_ = false;               // mutex_
+  bool allows_joins_ = true;                      // the same
   std::atomic<bool> is_forked_ = false;           // a child of fork(): no CUDA here
   std::atomic<headroom_out_of_memory_handler> handler_ = nullptr;
   std::atomic<void*> handler_context_ = nullptr;

@@ -15,7 +15,9 @@
 // there is one thread (with several it is chance how far behind the log finds the device, and so
 // whether a plan lends). With --ordered it does so, too, and what makes the device done is no event
 // of ours but the program's own: the second stream waits for the first before it begins, and the
-// first for the second behind it; every block is at work on its stream when it begins and ends.
+// first for the second behind it; every block is at work on its stream when it begins and ends. A
+// third stream, where there is one, is at work on the second one's blocks beyond their release, and
+// nobody says so but by its wait before and the second one's behind it, before its next request.
 // --delay: so many ticks is the device behind, at most. A share of a thread's requests is
 // perturbed, blocks are handed to other threads to be released, other streams use them, memory is
 // taken away and given back, caches are emptied, graphs are captured. Threads die with blocks of
@@ -92,6 +94,10 @@ class Shadow {
     const std::optional<Block> block = live_.remove(pointer);
     if (!block) fail("a block that the shadow does not know");
     return *block;
+  }
+  Block find(void* pointer) {
+    const std::lock_guard lock(mutex_);
+    return live_.at(pointer);
   }
   size_t count() {
     const std::lock_guard lock(mutex_);
@@ -228,6 +234,7 @@ class Worker {
     // Not a request but an event: it is recorded on the stream, or the stream waits for it.
     std::optional<size_t> event = std::nullopt;
     bool waits = false;
+    bool uses = false;  // not a request: the stream is at work on the slot's block
   };
   struct Event {
     uint64_t ticket = 0;
@@ -256,11 +263,16 @@ class Worker {
         const uint32_t third = 3 * i / count;
         if (setting.is_ordered && third != before) {
           const int done = third == 1 ? 0 : 1;
+          const bool has_third = setting.streams > 2 && setting.threads == 1;
+          if (has_third && third == 1) wait_for(1, 2, 3);  // for what it did in the last iteration
+          if (has_third && third == 2) wait_for(2, 1, 2);
           for (; third == 2 && !of_side.empty(); of_side.pop_back()) {
+            if (has_third) {
+              program_.push_back({false, of_side.back(), 0, 2, false, std::nullopt, false, true});
+            }
             program_.push_back({false, of_side.back(), 0, 0, false});
           }
-          program_.push_back({false, 0, 0, done, false, third - 1, false});
-          program_.push_back({false, 0, 0, 1 - done, false, third - 1, true});
+          wait_for(1 - done, done, third - 1);
         }
         before = third;
         const bool is_side = third == 1 && draw(2) == 0;
@@ -292,6 +304,12 @@ class Worker {
     slots_.resize(count);
   }
 
+  // A stream waits for another, in the program.
+  void wait_for(int waits, int other, size_t event) {
+    program_.push_back({false, 0, 0, other, false, event, false});
+    program_.push_back({false, 0, 0, waits, false, event, true});
+  }
+
   // One thread after the other, the same again and again, so that a plan is made of it.
   void take_turns() {
     for (int64_t pass = 0; turns.wait_for(pass * setting.threads + number_); ++pass) {
@@ -313,7 +331,12 @@ class Worker {
       const Step& step = program_[i];
       const bool is_perturbed = static_cast<double>(draw(1000)) < perturbed_ * 1000;
       if (step.event) {
-        if (!is_perturbed) put_in_order(step);
+        const bool is_of_third = *step.event >= 2;  // without those the program would be wrong
+        if (!is_perturbed || is_of_third) put_in_order(step);
+        continue;
+      }
+      if (step.uses) {
+        use(slots_[step.slot].pointer, stream_handle(step.stream));
         continue;
       }
       if (!step.is_alloc) {
@@ -343,6 +366,13 @@ class Worker {
       if (perturbed_ > 0 && draw(50) == 0) pass_on(slots_[step.slot].pointer);
     }
     if (captures) end_capture();
+  }
+
+  // Where the stream has come behind the block's request, as it may not without.
+  static void use(void* pointer, void* stream) {
+    if (pointer == nullptr) return;
+    const Block block = shadow.find(pointer);
+    headroom_fake_work(stream, reinterpret_cast<uint64_t>(pointer), block.size);
   }
 
   // As a program does it, and tells of it.
@@ -439,7 +469,7 @@ class Worker {
   std::mt19937_64 random_;
   std::vector<Step> program_;
   std::vector<Slot> slots_;
-  std::array<Event, 2> events_;
+  std::array<Event, 4> events_;
   std::vector<void*> strangers_;
   uint64_t pool_ = 0;
   double perturbed_ = 0;

@@ -497,7 +497,21 @@ def test_an_event_whose_handle_is_out_orders_nothing(run):
         assert event._headroom_order is None
         foreign.stream_id = foreign.cuda_stream  # as ExternalStream's is: its handle may come again
         assert foreign.record_event()._headroom_order is None
+        theirs = torch.cuda.Event.from_ipc_handle(0, b"handle")  # another process records it
+        theirs.record(side)
+        assert theirs._headroom_order is None
     """)
+
+
+def test_ranks_that_send_are_made_to_wait_for_nothing(run):
+    done = run(STREAMS.replace("torch.cuda.init()", """torch.cuda.init()
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    alloc(512, 0)
+    torch.cuda.Stream(1).record_event()
+    dist.send(torch.zeros(2), 1)""") + "    print('joins', fake.headroom_fake_calls(b'cuStreamWaitEvent'))")
+    assert done.stdout.splitlines()[-1] == "joins 0"
 
 
 def test_a_recording_has_what_streams_wait_for(run, tmp_path):

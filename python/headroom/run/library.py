@@ -62,6 +62,9 @@ _FUNCTIONS = {
     "headroom_report": (ctypes.c_int64, [ctypes.c_char_p, ctypes.c_int64]),
     "headroom_snapshot": (ctypes.c_int64, [ctypes.c_int, ctypes.c_char_p, ctypes.c_int64]),
     "headroom_on_out_of_memory": (None, [ctypes.c_void_p, ctypes.c_void_p]),
+    "headroom_event_recorded": (ctypes.c_uint64, [ctypes.c_int, ctypes.c_void_p]),
+    "headroom_event_waited": (None, [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64]),
+    "headroom_forbid_joins": (None, []),
     "headroom_finish": (None, []),
 }
 
@@ -163,11 +166,15 @@ class Library:
         """(recorded, waited): headroom_event_recorded(device, stream) and headroom_event_waited(device,
         stream, event). Python's lock is held: they take less time than giving it up does."""
         handle = ctypes.PyDLL(self.path)
-        recorded, waited = handle.headroom_event_recorded, handle.headroom_event_waited
-        recorded.restype, recorded.argtypes = ctypes.c_uint64, [ctypes.c_int, ctypes.c_void_p]
-        waited.restype = None
-        waited.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64]
-        return recorded, waited
+        found = []
+        for name in ("headroom_event_recorded", "headroom_event_waited"):
+            function = getattr(handle, name)
+            function.restype, function.argtypes = _FUNCTIONS[name]
+            found.append(function)
+        return found
+
+    def forbid_joins(self):
+        self.handle.headroom_forbid_joins()
 
     def iteration(self):
         self.handle.headroom_iteration(-1)

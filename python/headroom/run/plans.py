@@ -27,8 +27,10 @@ def script_name():
 
 
 def key_of(torch_version, devices, world_size):
-    return {"schema": SCHEMA, "script": script_name(), "arguments": list(sys.argv[1:]),
-            "torch": torch_version, "devices": devices, "world_size": world_size}
+    key = {"schema": SCHEMA, "script": script_name(), "arguments": list(sys.argv[1:]),
+           "torch": torch_version, "devices": devices, "world_size": world_size}
+    order = os.environ.get("HEADROOM_RUN_STREAM_ORDER", "")
+    return {**key, "stream_order": order} if order else key
 
 
 def digest(key):

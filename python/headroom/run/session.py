@@ -60,7 +60,10 @@ class Session:
             statistics.keep_peaks_of_torch(self.torch)
             return
         self.library = ours
-        if os.environ.get("HEADROOM_RUN_STREAM_ORDER") != "off":
+        order = os.environ.get("HEADROOM_RUN_STREAM_ORDER", "")
+        if order == "told":
+            ours.forbid_joins()
+        if order != "off":
             streams.follow(self.torch, ours)
         self.report.outcome = "recorded" if self.mode == "record" else "served"
 

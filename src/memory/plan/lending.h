@@ -12,7 +12,7 @@
 // is idle can be lent though its neighbour is not, and who owns what at run time is a matter of few
 // cells.
 //
-// Pure. O(guests times slots); at most kMostGuests guests a signature.
+// Pure. O(guests times slots) a call; at most kMostGuests further guests.
 #pragma once
 
 #include <cstddef>

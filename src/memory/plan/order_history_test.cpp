@@ -16,33 +16,57 @@ TEST(OrderHistory, SaysFromWhenOnAStreamComesAfter) {
       {30, 2, 101, true},  {31, 2, 7, true},  // of an event that nobody recorded
   };
   const OrderHistory history(events, {});
-  EXPECT_EQ(history.clear_for(2, 1, 5), 12);
-  EXPECT_EQ(history.clear_for(2, 1, 11), 30);
-  EXPECT_EQ(history.clear_for(2, 1, 21), kNever);
-  EXPECT_EQ(history.clear_for(1, 2, 5), kNever);
-  EXPECT_EQ(history.clear_for(3, 1, 5), kNever);
-  EXPECT_EQ(OrderHistory({}, {}).clear_for(2, 1, 5), kNever);
+  EXPECT_EQ(history.clear_for(2, 1, {1, 5}), 12);
+  EXPECT_EQ(history.clear_for(2, 1, {1, 11}), 30);
+  EXPECT_EQ(history.clear_for(2, 1, {1, 21}), kNever);
+  EXPECT_EQ(history.clear_for(1, 2, {1, 5}), kNever);
+  EXPECT_EQ(history.clear_for(3, 1, {1, 5}), kNever);
+  EXPECT_EQ(OrderHistory({}, {}).clear_for(2, 1, {1, 5}), kNever);
+}
+
+// 3 came behind 1's request, and may be at work on the block until something is recorded on it.
+TEST(OrderHistory, WhoeverMayBeAtWorkOnABlockIsWaitedFor) {
+  const std::vector<OrderEvent> events{
+      {10, 1, 100, false}, {11, 3, 100, true},  {12, 2, 100, true}, {20, 1, 101, false},
+      {21, 2, 101, true},  {30, 3, 102, false}, {31, 2, 102, true},
+  };
+  const OrderHistory history(events, {});
+  EXPECT_EQ(history.clear_for(2, 1, {5, 15}), 31);
+  EXPECT_EQ(history.clear_for(2, 1, {13, 15}), 21);  // requested since
+  EXPECT_EQ(history.clear_for(3, 1, {5, 15}), kNever);
+}
+
+RecordedRequest asked(int64_t time, int64_t stream = 1) {
+  RecordedRequest request;
+  request.lower = time;
+  request.stream = stream;
+  return request;
 }
 
 TEST(OrderHistory, AStreamThatIsQuietMayBeWaitedFor) {
   const std::vector<OrderEvent> events{{10, 1, 100, false}, {12, 2, 100, true}};
-  const auto asked = [](int64_t time) {
-    RecordedRequest request;
-    request.lower = time;
-    request.stream = 1;
-    return request;
-  };
   const std::vector<RecordedRequest> requests{asked(5), asked(20), asked(21)};
   const OrderHistory history(events, requests);
-  EXPECT_EQ(history.clear_by_joining(2, 1, 8), 12);
-  EXPECT_EQ(history.clear_by_joining(2, 1, 11), 12);  // released behind the event, before the wait
-  EXPECT_EQ(history.clear_by_joining(2, 1, 15), 15);
-  EXPECT_EQ(history.clear_by_joining(2, 1, 20), kNever);  // it is at work again
-  EXPECT_EQ(history.clear_by_joining(1, 2, 5), kNever);
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 8}), 12);
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 11}), 12);  // released before the wait
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 15}), 15);
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 20}), kNever);  // it is at work again
+  EXPECT_EQ(history.clear_by_joining(1, 2, {5, 8}), kNever);
   // A request between event and wait is work that the event does not hold.
   const OrderHistory busy(events, std::vector<RecordedRequest>{asked(5), asked(11)});
-  EXPECT_EQ(busy.clear_by_joining(2, 1, 15), kNever);
-  EXPECT_EQ(busy.clear_by_joining(2, 1, 8), 12);
+  EXPECT_EQ(busy.clear_by_joining(2, 1, {5, 15}), kNever);
+  EXPECT_EQ(busy.clear_by_joining(2, 1, {5, 8}), 12);
+}
+
+TEST(OrderHistory, AStreamThatWaitsForAnotherIsNotQuiet) {
+  const std::vector<OrderEvent> events{
+      {10, 1, 100, false}, {12, 2, 100, true},  // quiet for 2 from here on,
+      {14, 3, 101, false}, {15, 1, 101, true},  // until it waits for what 2 has not
+      {20, 2, 101, true},                       // waited for
+  };
+  const OrderHistory history(events, std::vector<RecordedRequest>{asked(5)});
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 13}), 13);
+  EXPECT_EQ(history.clear_by_joining(2, 1, {5, 16}), 20);
 }
 
 // What clocks that run along say at each moment is what the history says afterwards.
@@ -52,31 +76,46 @@ TEST(OrderHistory, AgreesWithClocksThatRunAlong) {
   for (int round = 0; round < 40; ++round) {
     std::vector<OrderEvent> events;
     StreamOrder order;
-    struct Release {
-      int64_t stream, time, clear;
-      StreamOrder::Epoch epoch;
+    struct Block {
+      int64_t stream = 0;
+      int64_t requested = 0;
+      StreamOrder::Epoch epoch = 0;
+      int64_t released = 0;
+      int64_t clear = kNever;  // for stream 0
+      std::optional<StreamOrder::Clock> users{};
     };
-    std::vector<Release> releases;  // as they come clear for stream 0
-    for (int64_t time = 1; time < 200; ++time) {
+    std::vector<Block> live;
+    std::vector<Block> released;
+    for (int64_t time = 1; time < 300; ++time) {
       const auto stream = static_cast<int64_t>(random() % 4);
-      if (random() % 3 == 0) {
-        if (stream != 0) releases.push_back({stream, time, kNever, order.epoch(stream)});
-      } else if (random() % 2 == 0 || events.empty()) {
+      const uint64_t what = random() % 8;
+      if (what < 2 && stream != 0) {
+        Block block;
+        block.stream = stream;
+        block.requested = time;
+        block.epoch = order.epoch(stream);
+        live.push_back(block);
+      } else if (what == 2 && !live.empty()) {
+        Block block = live[random() % live.size()];
+        block.released = time;
+        block.users = order.users(block.stream, block.epoch);
+        released.push_back(block);
+      } else if (what < 6 || events.empty()) {
         events.push_back({time, stream, order.record(stream), false});
       } else {
         const StreamOrder::Ticket ticket = events[random() % events.size()].ticket;
         events.push_back({time, stream, ticket, true});
         order.wait(stream, ticket);
       }
-      for (Release& release : releases) {
-        const bool is_known = order.known(0, release.stream) >= release.epoch;
-        if (release.clear == kNever && is_known) release.clear = time;
+      for (Block& block : released) {
+        if (block.clear == kNever && order.comes_after(0, *block.users)) block.clear = time;
       }
     }
     const OrderHistory history(events, {});
-    for (const Release& release : releases) {
-      ASSERT_EQ(history.clear_for(0, release.stream, release.time), release.clear) << round;
-      seen += release.clear != kNever ? 1 : 0;
+    for (const Block& block : released) {
+      ASSERT_EQ(history.clear_for(0, block.stream, {block.requested, block.released}), block.clear)
+          << round;
+      seen += block.clear != kNever ? 1 : 0;
     }
   }
   EXPECT_GT(seen, 100u);

@@ -135,6 +135,8 @@ class Checker {
             host_of(plan_, slot) == slot.stream) {
           return wrong(numbered("guest", i));
         }
+        if (borrower_ && *borrower_ != slot.stream) return wrong(numbered("guest", i));
+        borrower_ = slot.stream;
         part = arena_of(host_of(plan_, slot));
       }
       auto taken = room(part, slot.offset, slot.largest, i);
@@ -223,6 +225,7 @@ class Checker {
 
   const MemoryPlan& plan_;
   std::vector<Bytes64> stays_;
+  std::optional<uint32_t> borrower_;  // the stream that all guests are of
   uint64_t tests_left_ = kMostSpaceTests;
 };
 

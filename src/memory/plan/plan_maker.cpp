@@ -318,7 +318,9 @@ class PlanMaker {
       made.may_be_guest = !made.is_of_lender && !slot.is_guest && slot.smallest == slot.largest;
       if (is_in_order) {
         const int64_t other = handles_[made.is_of_lender ? borrower : lender];
-        made.clear = made.bytes == 0 ? made.ends : clear_for(other, draft, i, made.is_of_lender);
+        made.clear = made.bytes == 0
+                         ? made.ends
+                         : clear_for(other, draft, i, options_.joins && made.is_of_lender);
       } else {
         const bool has_delay = made.is_of_lender && draft.delays[i] > 0;  // which is in its end
         made.clear = made.ends + (has_delay ? 0 : gap);
@@ -339,8 +341,9 @@ class PlanMaker {
       const uint32_t index = draft.common.request(draft.kept[number], i);
       if (index == kNoRequest) continue;
       const RecordedRequest& request = requests_[index];
-      const int64_t time = joins ? order_->clear_by_joining(other, request.stream, request.upper)
-                                 : order_->clear_for(other, request.stream, request.upper);
+      const OrderHistory::Life life{request.lower, request.upper};
+      const int64_t time = joins ? order_->clear_by_joining(other, request.stream, life)
+                                 : order_->clear_for(other, request.stream, life);
       if (time <= iteration(whole[i]).upper) {
         clear = std::max(clear, draft.clocks[i].next(time, count));
         continue;

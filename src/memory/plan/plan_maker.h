@@ -32,6 +32,9 @@ struct PlanOptions {
   // where the program had one stream wait for the other, or where the recording tells how far
   // behind the device was: by blocks that two streams use.
   Lending lending = Lending::none;
+  // In the program's order, a plan may count on streams that are quiet being waited for
+  // (OrderHistory::clear_by_joining).
+  bool joins = true;
   size_t most_iterations = 0;  // of each kind, the first ones; 0: all
   size_t held_out = 0;         // so many at the end are not planned from
   SynthesisOptions synthesis{};

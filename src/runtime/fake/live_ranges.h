@@ -33,6 +33,10 @@ class LiveRanges {
     ranges_.erase(at);
     return noted;
   }
+  // The same of one that stays. REQUIRES: a block begins there.
+  [[nodiscard]] const Noted& at(const void* pointer) const {
+    return ranges_.at(address_of(pointer)).noted;
+  }
   [[nodiscard]] size_t count() const { return ranges_.size(); }
 
  private:

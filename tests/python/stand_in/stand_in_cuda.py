@@ -127,6 +127,10 @@ class Event:
 
     cuda_event = property(lambda self: 0x77)
 
+    @classmethod
+    def from_ipc_handle(cls, device, handle):
+        return cls()
+
     def record(self, stream=None):
         self.happens = _driver().headroom_fake_record(ctypes.c_void_p(stream.cuda_stream))
 
