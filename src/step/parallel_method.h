@@ -45,6 +45,10 @@ class ParallelMethod {
   // Around instruction `instruction`, where marks() asks for it.
   virtual void before(uint32_t /*instruction*/, Frame&) {}
   virtual void after(uint32_t /*instruction*/, Frame&) {}
+  // Around a region that runs as a reentrant checkpoint, with gradients: transformers checkpoints
+  // what a module computes, and not the module, whose hooks stand outside.
+  virtual void before_reentrant(const model::Region&, Frame&) {}
+  virtual void after_reentrant(const model::Region&, Frame&) {}
   // What a checkpoint did not keep is there again: a forward is over, or was cut off where it had
   // all.
   virtual void recomputed() {}

@@ -115,8 +115,7 @@ class TrainingRun {
         engine_(eager_, engine_options()),
         checkpointer_(eager_, graph, interpreter_, engine_, options.checkpoint_kind,
                       options.checkpoint_keeps),
-        compiler_(eager_, graph,
-                  {checkpointed_regions(graph, options), options.checkpoint_keeps}),
+        compiler_(eager_, graph, {checkpointed_regions(graph, options), options.checkpoint_keeps}),
         frame_(graph.value_count),
         traffic_(eager_, recorder_, options.pipeline, options.weights),
         chunks_(model::chunks_of(graph)),
@@ -131,7 +130,7 @@ class TrainingRun {
         return true;
       }
       if (!checkpointed_[region]) return false;
-      checkpointer_.run(region, frame);
+      run_checkpointed(region, frame);
       return true;
     });
     if (fold != nullptr) interpreter_.set_skipped(&fold->skipped);
@@ -178,6 +177,14 @@ class TrainingRun {
   }
 
  private:
+  void run_checkpointed(uint32_t region, Frame& frame) {
+    const bool is_reentrant = parallel_ != nullptr && eager_.grad_enabled() &&
+                              options_.checkpoint_kind == CheckpointKind::reentrant;
+    if (is_reentrant) parallel_->before_reentrant(graph_.regions[region], frame);
+    checkpointer_.run(region, frame);
+    if (is_reentrant) parallel_->after_reentrant(graph_.regions[region], frame);
+  }
+
   Result<void> run_steps() {
     construct();
     if (options_.optimizer_in_backward) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <ranges>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "step/sharded_method.h"
@@ -110,6 +111,7 @@ class Zero3 final : public ParallelMethod {
 
   void before(uint32_t instruction, Frame& frame) override {
     for (const size_t index : beginning_.at(instruction)) {
+      if (is_outside(index)) continue;
       coordinator_->begin_forward(index, eager_.thread() == op::ThreadKind::autograd);
       if (eager_.grad_enabled()) wrap_inputs(index, frame);
     }
@@ -117,10 +119,21 @@ class Zero3 final : public ParallelMethod {
 
   void after(uint32_t instruction, Frame& frame) override {
     for (const size_t index : std::views::reverse(ending_.at(instruction))) {  // the inner before
+      if (is_outside(index)) continue;
       restore_inputs(modules_[index], frame);
       coordinator_->end_forward(index);
       if (eager_.grad_enabled()) watch_outputs(index, frame);
     }
+  }
+
+  void before_reentrant(const model::Region& region, Frame& frame) override {
+    const auto index = module_of(region);
+    if (!index) return;
+    outside_.insert(*index);
+    wrap_inputs(*index, frame);
+  }
+  void after_reentrant(const model::Region& region, Frame& frame) override {
+    if (const auto index = module_of(region)) watch_outputs(*index, frame);
   }
 
   void before_backward(op::Node& node) override {
@@ -333,6 +346,21 @@ class Zero3 final : public ParallelMethod {
     return eager_.alias(flat, {group.elements}, {1});
   }
 
+  // The module that is the region; none where the region is no module.
+  [[nodiscard]] std::optional<size_t> module_of(const model::Region& region) const {
+    const auto begun = beginning_.find(region.begin + 1);
+    if (begun == beginning_.end()) return std::nullopt;
+    for (const size_t index : begun->second) {
+      const Zero3Module& what = modules_[index].what;
+      if (what.parameters.empty() && what.last + 2 == region.end) return index;
+    }
+    return std::nullopt;
+  }
+  // Does it run again here without its hooks, which stand around the checkpoint?
+  [[nodiscard]] bool is_outside(size_t index) const {
+    return eager_.thread() == op::ThreadKind::autograd && outside_.contains(index);
+  }
+
   // PostBackwardFunctionModule: its backward runs when the module's has.
   void wrap_inputs(size_t index, Frame& frame) {
     Module& module = modules_[index];
@@ -503,6 +531,7 @@ class Zero3 final : public ParallelMethod {
   std::unordered_map<uint32_t, std::vector<size_t>> ending_;
   std::optional<Zero3Coordinator> coordinator_;
   std::unordered_map<const op::Node*, Watch> watches_;
+  std::unordered_set<size_t> outside_;  // modules that run as reentrant checkpoints
   std::vector<size_t> begun_again_;  // modules of a recomputation, which may be cut off within them
   std::vector<SubGroup> sub_groups_;
   std::unordered_map<const op::TensorImpl*, size_t> trained_;  // indices into parameters_

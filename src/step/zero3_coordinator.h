@@ -11,8 +11,8 @@
 //      has passed over, nor what the record uses again within `reuse_elements`. What was decided
 //      of a module at its place in the record is decided for good.
 //   4. Where a checkpointed layer runs again, its frozen parameters stay until the module whose
-//      backward asked for it is done, or what stands around that, if it is done already; trained
-//      ones are as in forward.
+//      backward asked for it (the layer itself: its hooks stand around the checkpoint) is done, or
+//      what stands around that, if it is done already; trained ones are as in forward.
 //   5. Who began in backward and did not end (the inputs need no gradient) ends with the pass.
 //   6. A pass that parts from the record is run as none had been recorded, and the next one is.
 // Modules without parameters look ahead like others. Where some are not seen (zero3_modules.h),

@@ -93,7 +93,8 @@ class Modules {
   }
 
   // The whole model, "model" and "model.decoder" of "model.decoder.layers.0", and regions that are
-  // modules. Hooks run within a checkpoint, so between a region's enter and its leave.
+  // modules: between a region's enter and its leave. A layer's hooks stand around a checkpoint of
+  // it (zero3.cpp).
   void add_around() {
     std::string_view first_layer;
     for (const model::Region& region : graph_.regions) {

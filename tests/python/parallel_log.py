@@ -238,6 +238,22 @@ def live_of_stage_3(model, optimizer):
             "states": bytes_of(states) + bytes_of(optimizer.fp32_partitioned_groups_flat)}
 
 
+def watch_whole(model, blocks, most):
+    """By phase, the most bytes of parameters that are whole at once, as modules begin."""
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator as Coordinator
+
+    fetch = Coordinator.fetch_sub_module
+
+    def fetches(itself, *arguments, **options):
+        result = fetch(itself, *arguments, **options)
+        whole = bytes_of(p.data for p in model.parameters() if p.data.numel() > 0)
+        most[blocks.phase] = max(most.get(blocks.phase, 0), whole)
+        return result
+
+    Coordinator.fetch_sub_module = fetches
+    return lambda: setattr(Coordinator, "fetch_sub_module", fetch)
+
+
 def train_by_zero(case):
     """As train(), of DeepSpeed's engine."""
     blocks = Blocks()
@@ -245,8 +261,10 @@ def train_by_zero(case):
     model, config = built(case)
     ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
     live = []
+    most_whole = {}
     with blocks:
         engine, optimizer = zero_engine(model, case)
+        stop = watch_whole(model, blocks, most_whole) if case["stage"] == 3 else lambda: None
 
         def note(phase):
             if case["stage"] == 3:
@@ -274,6 +292,7 @@ def train_by_zero(case):
                     blocks.phase = "optimizer"
                 engine.step()
             note("optimizer")
+        stop()
         settle(blocks)
         sums = getattr(optimizer, "accumulated_grads_in_cpu", {}).values()  # the host's
         addresses = {gradient.untyped_storage().data_ptr() for gradient in sums}
@@ -281,7 +300,7 @@ def train_by_zero(case):
         entries = [entry for entry in blocks.entries if entry[3] not in hosts]
         host = in_host_memory(case, model, optimizer)
         added_up = getattr(optimizer, "temp_grad_buffer_for_gpu_offload", None)
-    return {"live": live, "transfers": entries, "host": host,
+    return {"live": live, "transfers": entries, "host": host, "most_whole": most_whole,
             "added_up": 0 if added_up is None else bytes_of([added_up])}
 
 
