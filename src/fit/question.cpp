@@ -395,7 +395,9 @@ constexpr std::array<Field, 61> kFields{{
     {{"allocator", "CONF",
       "PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True; planned: by a plan of this step"},
      [](FitQuestion& q, std::string_view w) {
-       return printable("allocator", w == "default" ? "" : w, q.allocator);
+       if (w != "default") return printable("allocator", w, q.allocator);
+       q.allocator.clear();
+       return Result<void>{};
      }},
     {{"assume", "FAMILY", "treat an unknown architecture as this one: llama, gpt2, ..."},
      [](FitQuestion& q, std::string_view w) { return printable("assume", w, q.assume); }},

@@ -50,6 +50,9 @@ TEST(FitQuestion, WordsRoundTripThroughSettings) {
       {"torch", "2.4.1+cu121"},
       {"allocator", "expandable_segments:True"},
   };
+  FitQuestion plain;
+  ASSERT_TRUE(plain.set("allocator", "default"));  // as the answer's settings say it
+  EXPECT_TRUE(plain.allocator.empty());
   for (const auto& [name, words] : cases) {
     FitQuestion question;
     question.method = Method::lora;

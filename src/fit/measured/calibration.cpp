@@ -1,5 +1,5 @@
-#include "base/median.h"
 #include "fit/measured/calibration.h"
+#include "base/median.h"
 
 #include <algorithm>
 #include <array>

@@ -310,7 +310,14 @@ Result<void> read_checkpointing(const Row& row, FitQuestion& q) {
   if (words.empty() && has(row["framework"], "llama-factory"))
     return q.set("checkpointing", "full");
   if (words.starts_with("none") || words.empty()) return q.set("checkpointing", "none");
-  if (words.starts_with("full")) return q.set("checkpointing", "full");
+  if (words.starts_with("full")) {
+    const std::string said = text::lower(words);
+    const bool is_other = has(said, "non-reentrant") || has(said, "use_reentrant=false");
+    if (has(said, "reentrant")) {
+      HEADROOM_TRY(q.set("checkpointing-kind", is_other ? "non-reentrant" : "reentrant"));
+    }
+    return q.set("checkpointing", "full");
+  }
   return unsupported("checkpointing '" + row.raw("act_ckpt") + "' is not modelled");
 }
 

@@ -39,6 +39,21 @@ TEST(MeasuredRow, ReadsTheWordsOfARow) {
   EXPECT_EQ(figures[2].value, Bytes(2 * kMiB));
 }
 
+TEST(MeasuredRow, KnowsWhichKindOfCheckpoint) {
+  const auto kind = [](const std::string& words) {
+    const auto question = question_of(
+        table_of("1,train_step,NousResearch/Llama-2-70b-hf,full,bfloat16,none,AdamW,4,2048,1," +
+                 words + ",sdpa,HF CE,,A100-80GB,1,max_memory_allocated,1,,,"),
+        0);
+    EXPECT_TRUE(question) << words;
+    return question ? question->reentrant : std::nullopt;
+  };
+  EXPECT_EQ(kind("full"), std::nullopt);
+  EXPECT_EQ(kind("full (reentrant)"), true);
+  EXPECT_EQ(kind("full (use_reentrant=False)"), false);
+  EXPECT_EQ(kind("full (non-reentrant)"), false);
+}
+
 // A name within another's is not that other.
 TEST(MeasuredRow, RefusesWhatOnlySoundsLikeAnotherOptimizer) {
   const auto asked = [](const std::string& optimizer, const std::string& method) {
