@@ -120,12 +120,13 @@ TEST(MeasuredRow, SaysWhatIsOffloaded) {
 // torchtitan's pages: what of their parallelism is not modelled has its reason.
 TEST(MeasuredRow, ReadsATorchtitanRun) {
   const auto asked = [](const std::string& framework, const std::string& parallelism,
-                        const std::string& gpus = "8") {
+                        const std::string& gpus = "8", const std::string& loss = "") {
     const std::string header = "parallelism," + std::string(kHeader);
     const std::string words =
         ",1,train run,Llama 3.1 8B,pre-training,\"fp32 sharded params, bf16 "
         "compute\",FSDP2,AdamW,2,"
-        "8192,,selective (op),SDPA flash,,";
+        "8192,,selective (op),SDPA flash," +
+        loss + ",";
     return question_of(text::read_csv(header + parallelism + words + framework + ",H100 96GB," +
                                           gpus + ",max reserved,1000,,,\n",
                                       "test.csv")
@@ -143,6 +144,19 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
   ASSERT_TRUE(compiled) << compiled.error().to_string();
   EXPECT_EQ(compiled->compile, (step::CompiledParts{.layers = true}));
   EXPECT_EQ(compiled->float8, Float8::tensorwise);
+  for (const auto& [words, sharding] :
+       {std::pair{"always", step::Reshards::layers}, {"never", step::Reshards::none}}) {
+    const auto said =
+        asked(std::string("torchtitan FSDP2 eager reshard_after_forward ") + words, "FSDP8");
+    ASSERT_TRUE(said) << said.error().to_string();
+    EXPECT_EQ(said->reshards, sharding) << words;
+  }
+  const auto in_chunks = asked("torchtitan FSDP2 eager", "FSDP8", "8", "chunked cross entropy");
+  EXPECT_EQ(in_chunks->loss, Loss::chunked);
+  EXPECT_EQ(asked("torchtitan FSDP2 eager", "FSDP8", "8", "chunked head")->loss,
+            Loss::chunked_head);
+  EXPECT_FALSE(asked("torchtitan FSDP2 eager", "FSDP8", "8", "a loss of its own"));
+  EXPECT_FALSE(asked("torchtitan FSDP2 compile+float8 rowwise", "FSDP8"));
   const auto shared = asked("torchtitan FSDP2 eager", "FSDP4 CP2");
   ASSERT_TRUE(shared) << shared.error().to_string();
   EXPECT_EQ(shared->ranks, 4);

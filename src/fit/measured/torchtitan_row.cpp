@@ -23,6 +23,7 @@ struct NotModelled {
 constexpr std::array kRunners{
     NotModelled{"graph_trainer", "runs torchtitan's traced graph, whose order a compiler chooses"},
     NotModelled{"simplefsdp", "runs SimpleFSDP, whose collectives a compiler places"},
+    NotModelled{"rowwise", "scales float8 by row, and gathers the weights in bfloat16"},
 };
 
 // Of each stage, where nothing else is said (pipelining_utils.py).
@@ -91,6 +92,23 @@ Result<void> set_batch(const std::string& words, int64_t stages, FitQuestion& q)
   return stages > 1 ? q.set("grad-accum", std::to_string(stages)) : Result<void>{};
 }
 
+// Its loss in chunks over whole logits, or head and loss chunk by chunk.
+Result<std::string_view> loss_of(std::string_view words) {
+  if (words.empty()) return std::string_view("hf");
+  if (has(words, "chunked head")) return std::string_view("chunked-head");
+  if (has(words, "chunked")) return std::string_view("chunked");
+  return unsupported("the loss '" + std::string(words) + "' is not modelled");
+}
+
+// As its `reshard_after_forward` has it, where the row says so.
+std::string_view reshard_of(std::string_view framework, std::string_view otherwise) {
+  const size_t at = framework.find("reshard_after_forward ");
+  if (at == std::string_view::npos) return otherwise;
+  const std::string_view word =
+      framework.substr(at + std::string_view("reshard_after_forward ").size());
+  return word.starts_with("never") ? "false" : word.starts_with("always") ? "true" : "but-last";
+}
+
 std::string_view checkpointing_of(std::string_view words) {
   if (has(words, "selective")) return "selective-every-2";
   if (words.starts_with("full")) return "full";
@@ -130,7 +148,8 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   const bool is_of_2024 = has(table.at(row, "url"), "202412");
   if (degrees.stages == 1) {
     HEADROOM_TRY(q.set("shard-ends", is_of_2024 ? "false" : "true"));
-    HEADROOM_TRY(q.set("reshard-after-forward", is_of_2024 ? "but-last" : "true"));
+    HEADROOM_TRY(
+        q.set("reshard-after-forward", reshard_of(framework, is_of_2024 ? "but-last" : "true")));
   }
   HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
@@ -144,7 +163,8 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   HEADROOM_TRY(q.set("optimizer", "adamw-foreach"));
   HEADROOM_TRY(q.set("clip", "1.0"));
   HEADROOM_TRY(q.set("attention", "sdpa"));
-  HEADROOM_TRY(q.set("loss", "hf"));
+  HEADROOM_ASSIGN(const auto loss, loss_of(text::lower(table.at(row, "loss_impl"))));
+  HEADROOM_TRY(q.set("loss", loss));
   HEADROOM_TRY(q.set("keep-outputs", "false"));
   HEADROOM_TRY(q.set("torch", "2.6"));
   return q;
