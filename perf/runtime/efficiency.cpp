@@ -14,6 +14,7 @@
 //   --marks                    the end of each iteration is marked, as the optimizer's hook does
 //   --always                   a plan serves even where best fit is predicted to need less
 //   --unordered                the allocator is not told what streams wait for
+//   --no-joins                 it is, and makes no stream wait by itself
 //   --kept                     each case twice: the second run begins with the first one's plan
 //   --step-ms N                how long an iteration takes while a plan is being made (500)
 //   --behind N                 the device is up to N ticks behind the host (4; a tick is a
@@ -151,6 +152,7 @@ struct Options {
   std::optional<int64_t> behind;  // ticks
   bool always_plans = false;
   bool is_unordered = false;
+  bool forbids_joins = false;
   double least_pct = 0;
   double least_at_end_pct = 0;
   // A step of a real run takes longer than its requests: so long is waited at each iteration's end
@@ -240,6 +242,7 @@ class Replay {
     if (!options_.plan_path.empty()) configuration.plan_path = options_.plan_path.c_str();
     if (options_.always_plans) configuration.flags = HEADROOM_FLAG_ALWAYS_PLAN;
     if (options_.has_marks) headroom_expect_iterations();
+    if (options_.forbids_joins) headroom_forbid_joins();
     if (headroom_configure(&configuration) == 0) return true;
     std::fprintf(stderr, "%s\n", headroom_error());
     return false;
@@ -556,6 +559,8 @@ Words read_words(int argc, char** argv) {
       words.options.has_marks = true;
     else if (word == "--always")
       words.options.always_plans = true;
+    else if (word == "--no-joins")
+      words.options.forbids_joins = true;
     else if (word == "--unordered")
       words.options.is_unordered = true;
     else if (word == "--recorded")

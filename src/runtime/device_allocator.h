@@ -251,6 +251,7 @@ class DeviceAllocator {
   void await_users(PlannedArena& arena, int64_t address);
 
   // device_order.cpp: what the program has its streams wait for, and joins.
+  void follow_order(PlannedArena& arena);
   void record_for_join();
   void join_streams(CudaStream* stream);
   std::vector<CudaEvent*> take_joins();

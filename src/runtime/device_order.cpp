@@ -41,6 +41,15 @@ void DeviceAllocator::forbid_joins() {
   allows_joins_ = false;
   const std::lock_guard lock(lock_);
   if (planner_ != nullptr) planner_->forbid_joins();
+  for (PlannedArena* const arena : {planned_.get(), candidate_.get()}) {
+    if (arena != nullptr) arena->forbid_joins();
+  }
+}
+
+// REQUIRES: the lock, where others know the device.
+void DeviceAllocator::follow_order(PlannedArena& arena) {
+  arena.set_order(&order_);
+  if (!allows_joins_) arena.forbid_joins();
 }
 
 // Before a request, where the plan lends in the program's order.
@@ -80,7 +89,7 @@ void DeviceAllocator::record_for_join() {
     {
       const std::lock_guard lock(lock_);
       arena = planned_.get();
-      if (arena == nullptr || !arena->is_join_due() || !allows_joins_) return;
+      if (arena == nullptr || !arena->is_join_due()) return;
       wanted = planned_->wanted_events();
       if (!wanted) return;
       for (CudaStream* const one : wanted->streams) {

@@ -56,7 +56,7 @@ void DeviceAllocator::load_plan() {
   compiled.is_of_file = true;
   candidate_ =
       std::make_unique<PlannedArena>(std::make_shared<const CompiledPlan>(std::move(compiled)));
-  candidate_->set_order(&order_);
+  follow_order(*candidate_);
 }
 
 // REQUIRES: no lock, or the driver lock.
@@ -229,7 +229,7 @@ void DeviceAllocator::accept_candidate() {
     return;
   }
   candidate_ = std::move(made->arena);
-  candidate_->set_order(&order_);
+  follow_order(*candidate_);
   for (uint32_t track = 0; track < made->streams.size(); ++track) {
     candidate_->set_stream(track, streams_[made->streams[track]]);
   }

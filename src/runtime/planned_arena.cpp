@@ -587,7 +587,7 @@ bool PlannedArena::is_quiet(int64_t stream) const {
 
 std::optional<uint32_t> PlannedArena::wanted_join(CudaStream* stream) {
   const uint32_t number = track_of(stream);
-  if (number != plan_->borrower || order_ == nullptr) return std::nullopt;
+  if (number != plan_->borrower || order_ == nullptr || !allows_joins_) return std::nullopt;
   const TrackState& track = tracks_[number];
   if (track.sequence == nullptr) return std::nullopt;
   const uint32_t slot = track.cursor < track.sequence->count ? track.cursor : 0;  // in its order
@@ -605,7 +605,7 @@ std::optional<uint32_t> PlannedArena::wanted_join(CudaStream* stream) {
 
 void PlannedArena::have_joined(uint32_t lender) {
   tracks_[lender].has_events = false;
-  is_join_due_ = true;  // to see what is left of what is pending
+  is_join_due_ = allows_joins_;  // to see what is left of what is pending
 }
 
 void PlannedArena::pause_lending() {
@@ -641,7 +641,7 @@ void PlannedArena::note_users(const InCells& was, TrackState& holder) {
     cells_[i].has_unknown_users = cells_[i].has_unknown_users || !users;
     if (users) add(cells_[i].users);
   }
-  if (!plan_->lends_in_order || !holder.lends || !users) return;
+  if (!plan_->lends_in_order || !holder.lends || !users || !allows_joins_) return;
   add(holder.pending);
   holder.has_pending = has_pending_ = is_join_due_ = true;
   holder.is_recorded = false;

@@ -117,8 +117,10 @@ class PlannedArena {
   // events of ours are recorded on them at once (wanted_events), and the borrower waits for those
   // when a guest needs it (wanted_join).
   [[nodiscard]] bool is_join_due() const { return is_join_due_; }
+  // From now on none is wanted.
+  void forbid_joins() { allows_joins_ = is_join_due_ = false; }
   // Something that the borrower has waited for may have made a stream quiet.
-  void note_wait() { is_join_due_ = is_join_due_ || has_pending_; }
+  void note_wait() { is_join_due_ = is_join_due_ || (has_pending_ && allows_joins_); }
   struct WantedEvents {
     uint32_t lender = 0;
     std::vector<CudaStream*> streams;
@@ -367,6 +369,7 @@ class PlannedArena {
   memory::StreamOrder* order_ = nullptr;
   bool is_join_due_ = false;  // somebody should look whether events are wanted
   bool has_pending_ = false;  // a lender has
+  bool allows_joins_ = true;
   std::vector<TrackState> tracks_;
   std::vector<Placed> placed_;  // by place
   uint32_t last_track_ = 0;
