@@ -20,7 +20,7 @@ def test_every_training_is_run_under_every_allocator(script, capsys):
     assert script.main(["--list"]) == 0
     cells = [script.Cell(**cell) for cell in json.loads(capsys.readouterr().out)]
     trainings = {(cell.model, cell.pattern) for cell in cells}
-    assert len(cells) == len(set(cells)) == 39 and len(trainings) == 15
+    assert len(cells) == len(set(cells)) == 42 and len(trainings) == 15
     for allocator in ("default", "headroom"):
         assert {(cell.model, cell.pattern) for cell in cells if cell.allocator == allocator} == trainings
 
@@ -54,12 +54,13 @@ def test_each_allocator_is_asked_for_as_a_user_would(script, tmp_path, monkeypat
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "left over")
     arguments = script.parse(["--device", "cpu", "--tiny", "--headroom", "HEADROOM"])
     seen = {}
-    for cell in script.cells(1, 16, 2)[:3]:
+    for cell in script.cells(1, 16, 2)[:4]:
         command = script.command_of(cell, arguments, tmp_path / "a.json")
         environment = script.environment_of(cell, tmp_path)
-        seen[cell.allocator] = ("--off" in command, environment.get("PYTORCH_CUDA_ALLOC_CONF"))
-    assert seen == {"default": (True, None), "expandable": (True, "expandable_segments:True"),
-                    "headroom": (False, None)}
+        seen[cell.allocator] = ("--off" in command, environment.get("PYTORCH_CUDA_ALLOC_CONF"),
+                                environment.get("HEADROOM_RUN_STREAM_ORDER"))
+    assert seen == {"default": (True, None, None), "expandable": (True, "expandable_segments:True", None),
+                    "headroom": (False, None, None), "headroom-apart": (False, None, "off")}
 
 
 def test_one_cell_through_headroom_run(script, tmp_path):

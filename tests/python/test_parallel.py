@@ -405,18 +405,17 @@ def test_a_rank_of_zero3_holds_what_a_real_one_holds(name, tmp_path):
         assert held == seen, phase
 
 
-@pytest.mark.parametrize("name", ["zero3-nothing-kept", "zero3-lora", "zero3-lora-reentrant", "zero3-lora-non_reentrant",
-                                  "zero3-qlora-non-reentrant"])
-def test_as_much_is_whole_at_once_as_of_a_real_one(name, tmp_path):
-    """While modules run: a frozen layer that runs again is let go with its module. Not to the byte: DeepSpeed has
-    attention, which it passes no input by position, end with its layer."""
+def test_frozen_layers_that_run_again_are_let_go_one_by_one(tmp_path):
+    """What is whole at once while modules run. Not to the byte: DeepSpeed has attention, which it passes no input by
+    position, end with its layer. (Of the other kind of checkpoints parts outlive their parameters, unseen there.)"""
+    name = "zero3-lora-reentrant"
     whole, most = 0, {}
     for phase, kind, bytes_, category, _ in ours(CASES[name], tmp_path, "blocks", implementation="fused"):
         if category == "gathered":
             whole += bytes_ if kind == "gather" else -bytes_
             most[phase] = max(most.get(phase, 0), whole)
     real = real_ranks("zero3")[name][0]["most_whole"]
-    assert {phase: most[phase] for phase in real} == pytest.approx(real, rel=0.03, abs=1024)
+    assert {phase: most[phase] for phase in real} == pytest.approx(real, rel=0.03)
 
 
 @pytest.mark.parametrize("name", matrix.in_turns(cases_of("zero-offload"), QUICK))
