@@ -207,8 +207,7 @@ def record(name, folder):
 
 
 def main(folder, *names):
-    for what in ("Stream", "Event"):
-        setattr(torch.cpu, what, {"Stream": Stream, "Event": Event}[what])
+    torch.cpu.Stream, torch.cpu.Event = Stream, Event
     torch.cpu.stream, torch.cpu.current_stream = on_stream, lambda device=None: Stream.current
     torch.accelerator.current_stream = torch.cpu.current_stream
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)

@@ -1,12 +1,8 @@
 // A plan whose main stream borrows from another one, through the C ABI over the fake driver.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "base/units.h"
@@ -15,31 +11,15 @@
 #include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
+#include "runtime/fake/two_stream_steps.h"
 
 namespace headroom {
 namespace {
 
 using namespace runtime::fake;
 
-void* const kSide = reinterpret_cast<void*>(uintptr_t{64});
-
-void* take(int64_t bytes, void* stream) {
-  void* const block = headroom_malloc(bytes, 0, stream);
-  const auto address = reinterpret_cast<uint64_t>(block);
-  IN_CHILD(block != nullptr && headroom_fake_is_touched(stream, address, bytes) == 0);
-  headroom_fake_work(stream, address, bytes);
-  return block;
-}
-void give(void* block, int64_t bytes, void* stream) {
-  headroom_free(block, bytes, 0, stream);
-  headroom_fake_advance(1);
-}
-
-// Activations; something that is fetched on a stream of its own, piece by piece; and an optimizer,
-// whose temporaries are as large as all that was fetched.
-void run_step() {
-  std::vector<void*> activations;
-  for (int i = 0; i < 20; ++i) activations.push_back(take(kMiB + i * 4096, nullptr));
+// Something is fetched on a stream of its own, piece by piece.
+void fetch() {
   std::deque<void*> fetched;
   for (int i = 0; i < 6; ++i) {
     fetched.push_back(take(4 * kMiB, kSide));
@@ -50,29 +30,8 @@ void run_step() {
     fetched.pop_front();
   }
   for (; !fetched.empty(); fetched.pop_front()) give(fetched.front(), 4 * kMiB, kSide);
-  for (int i = 19; i >= 0; --i) {
-    void* const gradient = take(200'000 + i * 2048, nullptr);
-    give(activations[static_cast<size_t>(i)], kMiB + i * 4096, nullptr);
-    give(gradient, 200'000 + i * 2048, nullptr);
-  }
-  std::vector<void*> states;
-  for (int i = 0; i < 16; ++i) states.push_back(take(2 * kMiB + i * 4096, nullptr));
-  for (int i = 0; i < 16; ++i) give(states[static_cast<size_t>(i)], 2 * kMiB + i * 4096, nullptr);
 }
-
-bool run_until_it_serves() {
-  for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
-    run_step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return statistics().is_planned != 0;
-}
-
-int64_t guests() {
-  const std::string key = "\"guests\": ";
-  const std::string text = report();
-  return std::atoll(text.c_str() + text.find(key) + key.size());
-}
+void run_step() { run_step_beside(fetch); }
 
 // The device is a few ticks behind: guests come, and a steady iteration makes no call that takes
 // long or waits.
@@ -80,7 +39,7 @@ TEST(RuntimeLending, MemoryOfAnotherStreamIsUsedBehindItsEvents) {
   in_child([] {
     set_up(512, 3);
     configure_default();
-    IN_CHILD(run_until_it_serves());
+    IN_CHILD(run_until_it_serves(run_step));
     for (int i = 0; i < 10; ++i) run_step();
     const std::vector<const char*> calls = {"cuMemCreate",  "cuMemMap",
                                             "cuMemUnmap",   "cuCtxSynchronize",
@@ -103,7 +62,7 @@ TEST(RuntimeLending, WhereTheDeviceFallsBehindGuestsGoElsewhere) {
   in_child([] {
     set_up(512, 3);
     configure_default();
-    IN_CHILD(run_until_it_serves());
+    IN_CHILD(run_until_it_serves(run_step));
     for (int i = 0; i < 10; ++i) run_step();
     IN_CHILD(guests() > 0);
     headroom_fake_set_delay(100'000);

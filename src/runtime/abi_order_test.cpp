@@ -2,11 +2,7 @@
 // gave back is another's while the device is still far behind.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "base/units.h"
@@ -15,6 +11,7 @@
 #include "runtime/fake/abi_words.h"
 #include "runtime/fake/fake_cuda.h"
 #include "runtime/fake/in_child.h"
+#include "runtime/fake/two_stream_steps.h"
 
 namespace headroom {
 namespace {
@@ -22,20 +19,6 @@ namespace {
 using namespace runtime::fake;
 
 constexpr int64_t kFarBehind = 1'000'000;  // ticks: no event of ours ever happens in time
-void* const kSide = reinterpret_cast<void*>(uintptr_t{64});
-
-void* take(int64_t bytes, void* stream) {
-  void* const block = headroom_malloc(bytes, 0, stream);
-  const auto address = reinterpret_cast<uint64_t>(block);
-  IN_CHILD(block != nullptr && headroom_fake_is_touched(stream, address, bytes) == 0);
-  headroom_fake_work(stream, address, bytes);
-  return block;
-}
-void give(void* block, int64_t bytes, void* stream) {
-  headroom_fake_work(stream, reinterpret_cast<uint64_t>(block), bytes);
-  headroom_free(block, bytes, 0, stream);
-  headroom_fake_advance(1);
-}
 
 struct Program {
   bool tells = true;        // the allocator, of what is waited for
@@ -48,40 +31,22 @@ struct Program {
     headroom_fake_wait(who, headroom_fake_record(other));
     headroom_event_waited(0, who, event);
   }
-  // Activations; gradients that a side stream reduces, and that live until the step's end; and an
-  // optimizer, whose temporaries are as large as those. The side's are given back where its stream
-  // has nothing more to do: behind the last event that anybody waits for.
-  void run_step() const {
-    std::vector<void*> activations;
-    for (int i = 0; i < 20; ++i) activations.push_back(take(kMiB + i * 4096, nullptr));
+  // Gradients are reduced on the side stream, and given back where that has nothing more to do:
+  // behind the last event that anybody waits for.
+  void reduce() const {
     if (first_waits) wait(kSide, nullptr);
     std::vector<void*> gathered;
     for (int i = 0; i < 6; ++i) gathered.push_back(take(4 * kMiB, kSide));
     if (last_waits) wait(nullptr, kSide);
     for (void* const block : gathered) give(block, 4 * kMiB, kSide);
-    for (int i = 19; i >= 0; --i) {
-      void* const gradient = take(200'000 + i * 2048, nullptr);
-      give(activations[static_cast<size_t>(i)], kMiB + i * 4096, nullptr);
-      give(gradient, 200'000 + i * 2048, nullptr);
-    }
-    std::vector<void*> states;
-    for (int i = 0; i < 16; ++i) states.push_back(take(2 * kMiB + i * 4096, nullptr));
-    for (int i = 0; i < 16; ++i) give(states[static_cast<size_t>(i)], 2 * kMiB + i * 4096, nullptr);
+  }
+  void run_step() const {
+    run_step_beside([this] { reduce(); });
   }
   [[nodiscard]] bool run_until_it_serves() const {
-    for (int i = 0; i < 10'000 && statistics().is_planned == 0; ++i) {
-      run_step();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return statistics().is_planned != 0;
+    return runtime::fake::run_until_it_serves([this] { run_step(); });
   }
 };
-
-int64_t guests() {
-  const std::string key = "\"guests\": ";
-  const std::string text = report();
-  return std::atoll(text.c_str() + text.find(key) + key.size());
-}
 
 TEST(RuntimeOrder, MemoryOfAnotherStreamIsUsedBehindWhatTheProgramWaitsFor) {
   in_child([] {

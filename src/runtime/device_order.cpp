@@ -5,11 +5,6 @@
 #include "runtime/device_allocator.h"
 
 namespace headroom::runtime {
-namespace {
-
-int64_t handle_of(const CudaStream* stream) { return reinterpret_cast<intptr_t>(stream); }
-
-}  // namespace
 
 memory::StreamOrder::Ticket DeviceAllocator::record_event(CudaStream* stream) {
   {

@@ -138,8 +138,7 @@ void DeviceAllocator::number_streams_of_plans() {
 // REQUIRES: the lock.
 uint32_t DeviceAllocator::log_request(int64_t size, CudaStream* stream) {
   const uint32_t number = number_of_stream(stream);
-  while (log_->streams() < streams_.size())
-    log_->add_stream(reinterpret_cast<intptr_t>(streams_[log_->streams()]));
+  while (log_->streams() < streams_.size()) log_->add_stream(handle_of(streams_[log_->streams()]));
   const uint32_t serial = log_->add_request(size, number);
   if (planner_->is_due(log_->size())) planner_->look();
   return serial;

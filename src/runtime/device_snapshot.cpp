@@ -60,10 +60,9 @@ std::string json_of(const ShownSegment& segment, int device) {
   return "{" + key("device", device) + ", " + key("address", segment.blocks.front().address) +
          ", " + key("total_size", bytes_of(segment)) + ", " + key("allocated_size", allocated) +
          ", " + key("active_size", active) + ", " + key("requested_size", requested) + ", " +
-         key("stream", static_cast<int64_t>(reinterpret_cast<uintptr_t>(segment.stream))) +
-         ", \"segment_type\": \"" + (segment.is_small ? "small" : "large") +
-         "\", \"segment_pool_id\": [" + std::to_string(segment.pool_first) + ", " +
-         std::to_string(segment.pool_second) +
+         key("stream", handle_of(segment.stream)) + ", \"segment_type\": \"" +
+         (segment.is_small ? "small" : "large") + "\", \"segment_pool_id\": [" +
+         std::to_string(segment.pool_first) + ", " + std::to_string(segment.pool_second) +
          "], \"is_expandable\": " + (segment.is_paged ? "true" : "false") +
          ", \"frames\": [], \"blocks\": [" + blocks + "]}";
 }

@@ -20,6 +20,12 @@ using CudaPointer = uint64_t;  // CUdeviceptr
 using CudaHandle = uint64_t;   // CUmemGenericAllocationHandle
 struct CudaContext;            // opaque: pointers to these are what the driver gives
 struct CudaStream;
+
+// A stream as a number, which is how recordings and plans name it.
+inline int64_t handle_of(const CudaStream* stream) { return reinterpret_cast<intptr_t>(stream); }
+inline CudaStream* stream_with_handle(int64_t handle) {
+  return reinterpret_cast<CudaStream*>(static_cast<intptr_t>(handle));
+}
 struct CudaEvent;
 
 inline constexpr CudaResult kCudaSuccess = 0;

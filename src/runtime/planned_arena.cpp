@@ -27,10 +27,6 @@ constexpr int64_t kRounding = memory::kMinBlockSize;
 // pass.
 bool may_be_stray(int64_t size) { return size > kMostSmall; }
 
-int64_t handle_of(const CudaStream* stream) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(stream));
-}
-
 bool meets(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -570,7 +566,7 @@ std::vector<CudaStream*> PlannedArena::streams_to_join(const TrackState& lender)
     const int64_t stream = order_->streams()[i];
     if (stream == waits || lender.pending[i] <= order_->known(waits, stream)) continue;
     if (!is_quiet(stream)) return {};
-    streams.push_back(reinterpret_cast<CudaStream*>(static_cast<uintptr_t>(stream)));
+    streams.push_back(stream_with_handle(stream));
   }
   return streams;
 }
@@ -655,8 +651,7 @@ std::vector<CudaStream*> PlannedArena::users(int64_t address) {
   const auto clock = order_->users(handle_of(own), at->second.requested);
   std::vector<CudaStream*> users;
   for (size_t i = 0; clock && i < order_->streams().size(); ++i) {
-    const auto stream = static_cast<uintptr_t>(order_->streams()[i]);
-    if ((*clock)[i] > 0) users.push_back(reinterpret_cast<CudaStream*>(stream));
+    if ((*clock)[i] > 0) users.push_back(stream_with_handle(order_->streams()[i]));
   }
   std::erase(users, own);
   return users;

@@ -64,10 +64,6 @@ std::vector<Moment> moments_of(const RequestLog::Understood& log) {
   return moments;
 }
 
-CudaStream* stream_named(int64_t number) {
-  return reinterpret_cast<CudaStream*>(static_cast<uintptr_t>(number));
-}
-
 // Best fit, perhaps with a plan before it; the most that it held from `from` on.
 class Player {
  public:
@@ -118,19 +114,18 @@ class Player {
   // As the allocator does it (device_order.cpp).
   void join(CudaStream* stream) {
     memory::StreamOrder& order = order_.order();
-    const auto handle = [](CudaStream* of) { return reinterpret_cast<intptr_t>(of); };
     while (planned_->is_join_due()) {
       const auto wanted = planned_->wanted_events();
       if (!wanted) break;
       joins_[wanted->lender].clear();
       for (CudaStream* const one : wanted->streams) {
-        joins_[wanted->lender].push_back(order.record_ours(handle(one)));
+        joins_[wanted->lender].push_back(order.record_ours(handle_of(one)));
       }
       planned_->have_recorded(wanted->lender);
     }
     const auto lender = planned_->wanted_join(stream);
     if (!lender) return;
-    for (const auto ticket : joins_[*lender]) order.wait(handle(planned_->borrower()), ticket);
+    for (const auto ticket : joins_[*lender]) order.wait(handle_of(planned_->borrower()), ticket);
     planned_->have_joined(*lender);
   }
 
@@ -138,18 +133,18 @@ class Player {
     const memory::RecordedRequest& request = log_.requests[moment.request];
     Place& place = places_[moment.request];
     if (planned_ != nullptr && !is_serving && moment.time >= times_.follows_from) {
-      planned_->follow(stream_named(request.stream), request.size);
+      planned_->follow(stream_with_handle(request.stream), request.size);
     }
     if (planned_ != nullptr && is_serving) {
-      if (keeps_up_ && planned_->plan().lends_in_order) join(stream_named(request.stream));
-      const PlannedArena::Served served =
-          planned_->allocate(stream_named(request.stream), request.size, RequestLog::kNoSerial);
+      if (keeps_up_ && planned_->plan().lends_in_order) join(stream_with_handle(request.stream));
+      const PlannedArena::Served served = planned_->allocate(stream_with_handle(request.stream),
+                                                             request.size, RequestLog::kNoSerial);
       place.address = served.address;
       ++asked_;
       in_slots_ += served.source == PlannedArena::Source::planned || served.is_elsewhere ? 1 : 0;
       if (place.address != 0) return;
     }
-    place.block = pages_.allocate(request.size, stream_named(request.stream));
+    place.block = pages_.allocate(request.size, stream_with_handle(request.stream));
   }
   void release(uint32_t number) {
     Place& place = places_[number];
@@ -187,7 +182,7 @@ Prediction predict(const std::shared_ptr<const CompiledPlan>& plan,
   PlannedArena arena(plan);
   int64_t base = int64_t{1} << 40;  // of nothing: no byte is touched
   for (uint32_t track = 0; track < plan->tracks.size(); ++track) {
-    arena.set_stream(track, stream_named(streams[track]));
+    arena.set_stream(track, stream_with_handle(streams[track]));
     arena.place(track, base);
     base += plan->tracks[track].bytes;
   }

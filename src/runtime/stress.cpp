@@ -51,6 +51,7 @@
 
 namespace {
 
+using headroom::runtime::fake::guests;
 using headroom::runtime::fake::report;
 using headroom::runtime::fake::statistics;
 
@@ -150,14 +151,6 @@ std::atomic<bool> is_over = false;
 std::atomic<int64_t> in_turns = 0;          // of the operations
 std::atomic<int64_t> planned_in_turns = 0;  // of the planned requests
 Turns turns;
-
-// Of the plan that served last.
-int64_t guests() {
-  const std::string key = "\"guests\": ";
-  const std::string text = report();
-  const size_t at = text.find(key);
-  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + key.size());
-}
 
 void* stream_handle(int stream) {
   return stream == 0 ? nullptr

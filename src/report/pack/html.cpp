@@ -34,6 +34,11 @@ Section answer_section(const pack::PackAnswer& answer) {
   }
   tile(html, "Plan", format_bytes(answer.plan.size),
        gap_words(answer.plan.gap_pct) + " over the bound");
+  if (answer.understanding && answer.understanding->shares_streams()) {
+    tile(html, "Its iterations' plan", format_bytes(Bytes(answer.understanding->plan->bytes)),
+         "with memory of one stream for another; apart " +
+             format_bytes(Bytes(answer.understanding->apart_bytes)));
+  }
   html.raw("</dl>\n");
   const bool is_lossy = answer.loss && answer.loss->lost().count * 20 > answer.loss->reserved.count;
   return {"answer", "", html, !answer.fits() ? "no" : is_lossy ? "at_risk" : "yes"};

@@ -54,6 +54,16 @@ TEST(PackPage, SurvivesAnAnswerOfNothing) {
   EXPECT_NE(page.find("</html>"), std::string::npos);
 }
 
+TEST(PackPage, SaysWhatIsNeededWhereStreamsShareMemory) {
+  pack::PackAnswer answer = sample_pack("run", 100);
+  pack::Understanding& found = answer.understanding.emplace();
+  found.plan.emplace().bytes = int64_t{3} << 30;
+  found.apart_bytes = int64_t{3} << 30;
+  EXPECT_EQ(page_of(answer, "x").find("; apart "), std::string::npos);
+  found.apart_bytes = int64_t{4} << 30;
+  EXPECT_NE(page_of(answer, "x").find("; apart 4.00 GiB"), std::string::npos);
+}
+
 // Times of an instance may be anything: the map has their ranks.
 TEST(PackPage, AnInstanceIsDrawnByTheRanksOfItsTimes) {
   pack::PackAnswer answer;

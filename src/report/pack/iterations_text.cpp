@@ -51,9 +51,10 @@ std::string iterations_text(const pack::Understanding& found, const Terminal& te
   if (found.held_out && found.held_out->requests > 0) {
     const memory::PlanScore& score = *found.held_out;
     row("held-out plan", percent(score.efficiency()),
-        "used, in " + count(score.iterations) + " iterations it was not made from; requests " +
-            percent(score.share(score.planned)) + " planned, " +
-            percent(score.share(score.reused)) + " in reused space, " +
+        "used, in " + count(score.iterations) +
+            (score.iterations == 1 ? " iteration" : " iterations") +
+            " it was not made from; requests " + percent(score.share(score.planned)) +
+            " planned, " + percent(score.share(score.reused)) + " in reused space, " +
             percent(score.share(score.fallen_back)) + " fallen back");
   }
   return table.render(terminal);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "runtime/abi.h"
@@ -20,6 +21,14 @@ inline std::string report() {
   headroom_report(text.data(), static_cast<int64_t>(text.size()));
   text.resize(text.find('\0'));
   return text;
+}
+
+// How many guests there were (memory/plan/lending.h), by the plan that served last.
+inline int64_t guests() {
+  const std::string key = "\"guests\": ";
+  const std::string text = report();
+  const size_t at = text.find(key);
+  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + key.size());
 }
 
 }  // namespace headroom::runtime::fake
