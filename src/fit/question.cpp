@@ -54,8 +54,9 @@ constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
      {"gpipe", step::PipelineSchedule::gpipe},
      {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
-constexpr std::array<Word<Float8>, 2> kFloat8s{
-    {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}}};
+constexpr std::array<Word<Float8>, 3> kFloat8s{{{"none", Float8::none},
+                                                {"tensorwise", Float8::tensorwise},
+                                                {"rowwise", Float8::rowwise}}};
 constexpr std::array<Word<step::Reshards>, 3> kReshards{
     {{"true", step::Reshards::layers},
      {"but-last", step::Reshards::all_but_last_layer},
@@ -341,8 +342,8 @@ constexpr std::array<Field, 61> kFields{{
       "or a list of layers (each by itself, as torchtitan has it) and loss"},
      [](FitQuestion& q, std::string_view w) { return set_compile(w, q.compile); }},
     {{"float8", "KIND",
-      "products of layers' linear modules in float8: none, tensorwise (torchao's, with dynamic "
-      "scales; fully_shard gathers the weights so)"},
+      "products of layers' linear modules in float8, with torchao's dynamic scales: none, "
+      "tensorwise (what is gathered for them is float8, too), rowwise (is gathered as it is)"},
      [](FitQuestion& q, std::string_view w) { return choose("float8", w, kFloat8s, q.float8); }},
     {{"attention", "KIND",
       "auto, eager, sdpa, sdpa-math, sdpa-efficient, sdpa-flash, sdpa-cudnn, flash2"},

@@ -104,6 +104,7 @@ enum class Kernels : uint8_t {
 enum class Float8 : uint8_t {
   none,
   tensorwise,  // torchao's, with a scale of each tensor at the time
+  rowwise,     // torchao's, with a scale of each row: nothing is gathered in float8
 };
 
 // Of what a selectively checkpointed layer makes, what is kept.

@@ -156,7 +156,7 @@ TEST(MeasuredRow, ReadsATorchtitanRun) {
   EXPECT_EQ(asked("torchtitan FSDP2 eager", "FSDP8", "8", "chunked head")->loss,
             Loss::chunked_head);
   EXPECT_FALSE(asked("torchtitan FSDP2 eager", "FSDP8", "8", "a loss of its own"));
-  EXPECT_FALSE(asked("torchtitan FSDP2 compile+float8 rowwise", "FSDP8"));
+  EXPECT_EQ(asked("torchtitan FSDP2 compile+float8 rowwise", "FSDP8")->float8, Float8::rowwise);
   const auto shared = asked("torchtitan FSDP2 eager", "FSDP4 CP2");
   ASSERT_TRUE(shared) << shared.error().to_string();
   EXPECT_EQ(shared->ranks, 4);

@@ -23,7 +23,6 @@ struct NotModelled {
 constexpr std::array kRunners{
     NotModelled{"graph_trainer", "runs torchtitan's traced graph, whose order a compiler chooses"},
     NotModelled{"simplefsdp", "runs SimpleFSDP, whose collectives a compiler places"},
-    NotModelled{"rowwise", "scales float8 by row, and gathers the weights in bfloat16"},
 };
 
 // Of each stage, where nothing else is said (pipelining_utils.py).
@@ -153,7 +152,7 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   }
   HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
-  if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", "tensorwise"));
+  if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", has(framework, "rowwise") ? "rowwise" : "tensorwise"));
   const bool is_interleaved = has(text::lower(table.at(row, "parallelism")), "interleaved");
   HEADROOM_TRY(q.set("method", method_of(degrees, is_interleaved)));
   if (degrees.tensor > 1) HEADROOM_TRY(q.set("sequence-parallel", "true"));

@@ -25,6 +25,13 @@ namespace headroom::fit {
 
 namespace {
 
+// Weights need ranks that data is shared out among, sequences alone do not do (torchtitan's
+// Float8Handler: dp_shard_enabled).
+step::Float8Gathers float8_gathers(const FitQuestion& q) {
+  if (q.float8 == Float8::rowwise) return {.weights = false, .sequences = false};
+  return {.weights = q.ranks > 1 || q.context_ranks == 1};
+}
+
 // Kernels are patched into the modules before the model is made.
 Result<model::Graph> with_kernels(const Scenario& s, const model::Graph& graph,
                                   std::string_view model_type) {
@@ -200,7 +207,9 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.context_ranks > 1) {
     HEADROOM_TRY(rewrite(step::apply_context_parallel(*graph, q.context_ranks)));
   }
-  if (q.float8 != Float8::none) HEADROOM_TRY(rewrite(step::apply_float8(*graph)));
+  if (q.float8 != Float8::none) {
+    HEADROOM_TRY(rewrite(step::apply_float8(*graph, float8_gathers(q))));
+  }
   // Of a pipeline's stage mixed precision is fully_shard's alone.
   const bool is_autocast = q.mixed_precision != MixedPrecision::none && q.stages == 1;
   if (is_autocast) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));

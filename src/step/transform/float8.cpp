@@ -40,7 +40,7 @@ void gather_in_float8(model::Graph& graph) {
 
 }  // namespace
 
-Result<model::Graph> apply_float8(model::Graph graph) {
+Result<model::Graph> apply_float8(model::Graph graph, Float8Gathers gathers) {
   std::map<model::ValueId, model::Parameter*> weights;
   for (model::Parameter& parameter : graph.parameters) {
     if (parameter.value != model::kNoValue) weights[parameter.value] = &parameter;
@@ -54,13 +54,13 @@ Result<model::Graph> apply_float8(model::Graph graph) {
       if (operation.kind != OpKind::linear) continue;
       const auto weight = weights.find(operation.inputs[1]);
       if (weight == weights.end() || !fits(*weight->second)) continue;
-      weight->second->float8 = true;
+      weight->second->float8 = gathers.weights;
       operation.kind = OpKind::float8_linear;
       has_any = true;
     }
   }
   if (has_any) {
-    gather_in_float8(graph);
+    if (gathers.sequences) gather_in_float8(graph);
     return graph;
   }
   return Error{ErrorCode::usage, "no layer has a linear module that float8 takes", "--float8",

@@ -62,6 +62,9 @@ TEST(Float8, IsGatheredSo) {
   };
   EXPECT_EQ(gathers(wide, 2 * kLayer + 2 * 2 * 64), 4);  // two layers, there and back
   EXPECT_EQ(gathers(narrow, kLayer + 2 * 2 * 64), 4);
+  const model::Graph late = apply_float8(llama(224), {.weights = false}).value();
+  const StepTrace cast_behind = trace_training(late, sharded_options()).value();
+  EXPECT_EQ(gathers(cast_behind, 2 * kLayer + 2 * 2 * 64), 4);
 }
 
 // The same products, on operands of a byte.

@@ -93,6 +93,9 @@ TEST(SequenceParallel, Float8IsGatheredSo) {
   EXPECT_EQ(calls_of(trace, OpKind::all_gather, bytes / 2), 2 * 2 * kLayers);
   EXPECT_EQ(calls_of(trace, OpKind::all_gather, bytes), 2);
   EXPECT_EQ(calls_of(trace, OpKind::reduce_scatter, bytes), 2 * (2 * kLayers + 1));
+  const Float8Gathers none{.weights = false, .sequences = false};
+  const StepTrace wide = trace_of(apply_float8(divided(whole).value(), none).value(), true);
+  EXPECT_EQ(calls_of(wide, OpKind::all_gather, bytes), 2 * 2 * kLayers + 2);
 }
 
 // A layer that runs again keeps its input, of which a rank has a part.
