@@ -7,7 +7,9 @@ does (its work has the tensor). Stages are told of their inputs, so that no pass
 import contextlib
 
 SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B",
-             "zero-bubble": "ScheduleInterleavedZeroBubble"}
+             "zero-bubble": "ScheduleInterleavedZeroBubble", "zbv": "ScheduleZBVZeroBubble",
+             "dualpipev": "ScheduleDualPipeV"}
+MIRRORED = ("zbv", "dualpipev")
 
 
 def class_of(schedule, chunks):
@@ -15,6 +17,13 @@ def class_of(schedule, chunks):
     from torch.distributed.pipelining import schedules
     word = "interleaved" if schedule == "1f1b" and chunks > 1 else schedule
     return getattr(schedules, SCHEDULES[word])
+
+
+def stages_of_rank(schedule, ranks, rank, chunks):
+    """Which of all parts of the model a rank has."""
+    if schedule in MIRRORED:
+        return [rank, 2 * ranks - 1 - rank]
+    return list(range(rank, ranks * chunks, ranks))
 
 
 @contextlib.contextmanager
@@ -114,7 +123,7 @@ def parts_of_rank(make_model, options):
     import torch
     models = [make_model() for _ in range(options.chunks)]
     parts = parts_of(models[0].config.num_hidden_layers, options.stages * options.chunks)
-    own = range(options.stage, len(parts), options.stages)
+    own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
     loss = models[0].loss_function
     vocabulary = models[0].config.vocab_size
     modules = torch.nn.ModuleList(
@@ -134,8 +143,8 @@ class PipelineSteps:
         type_ = getattr(torch, options.dtype)
         size = (options.batch, options.seq, config.hidden_size)
         stages = []
-        for chunk, module in enumerate(modules):
-            index = options.stage + chunk * options.stages
+        own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
+        for index, module in zip(own, modules):
             hidden = torch.empty(size, dtype=type_, device="meta", requires_grad=True)
             ids = torch.empty(size[:2], dtype=torch.int64, device="meta")
             logits = torch.empty((*size[:2], config.vocab_size), dtype=type_, device="meta")
@@ -146,8 +155,8 @@ class PipelineSteps:
         single = schedule.__name__ in ("ScheduleGPipe", "Schedule1F1B")
         self.schedule = schedule(stages[0] if single else stages, options.accumulation, loss_fn=modules.loss)
         self.options = options
-        self.is_first = options.stage == 0
-        self.is_last = options.stage + 1 == options.stages
+        self.is_first = own[0] == 0
+        self.is_last = own[-1] + 1 == count
 
     def __call__(self, ids, labels):
         """One step of all micro-batches."""

@@ -99,7 +99,8 @@ Result<void> read_pipeline(ShellArguments& in, TrainingSetup& setup) {
         std::ranges::find(torchtitan_schedules(), *schedule, &TorchtitanSchedule::name);
     if (named == torchtitan_schedules().end()) {
       return not_modelled(in, "parallelism.pipeline-parallel-schedule", *schedule,
-                          "1F1B, GPipe, Interleaved1F1B or InterleavedZeroBubble");
+                          "1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble or "
+                          "DualPipeV");
     }
     setup.schedule = named->schedule;
     setup.stage_chunks = named->chunks;

@@ -46,6 +46,8 @@ constexpr TorchtitanSchedule kSchedules[] = {
     {"GPipe", StageSchedule::gpipe, 1},
     {"Interleaved1F1B", StageSchedule::one_forward_one_backward, 2},
     {"InterleavedZeroBubble", StageSchedule::zero_bubble, 2},
+    {"ZBVZeroBubble", StageSchedule::zero_bubble_v, 2},
+    {"DualPipeV", StageSchedule::dual_pipe_v, 2},
 };
 
 }  // namespace

@@ -186,8 +186,8 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("--compile.enable --compile.components optimizer")),
             "--compile.components optimizer is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
-                               "--parallelism.pipeline_parallel_schedule ZBVZeroBubble")),
-            "--parallelism.pipeline-parallel-schedule ZBVZeroBubble is not modelled");
+                               "--parallelism.pipeline_parallel_schedule LoopedBFS")),
+            "--parallelism.pipeline-parallel-schedule LoopedBFS is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
                                "--parallelism.pipeline_parallel_layers_per_stage 4")),
             "--parallelism.pipeline-parallel-layers-per-stage 4 is not modelled");

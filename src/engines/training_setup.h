@@ -33,7 +33,13 @@ enum class Prepared : uint8_t { none, norms, others };
 enum class SetupLoss : uint8_t { own, fused_linear, fused };
 
 // In which order a pipeline's stages run their micro-batches.
-enum class StageSchedule : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
+enum class StageSchedule : uint8_t {
+  one_forward_one_backward,
+  gpipe,
+  zero_bubble,
+  zero_bubble_v,
+  dual_pipe_v
+};
 
 inline constexpr int64_t kMostDevices = 65'536;
 

@@ -151,8 +151,9 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
       "one each; stages are told of their inputs (PipelineStage's input_args), else the first step "
       "has a pass each way more");
   if (!question.given.contains("grad-accum") && !question.global_batch) {
-    answer.notes.push_back(std::to_string(question.grad_accum) +
-                           " micro-batches a step, as many as stages (--grad-accum)");
+    answer.notes.push_back(std::to_string(question.grad_accum) + " micro-batches a step, " +
+                           (question.grad_accum > question.stages ? "twice " : "") +
+                           "as many as stages (--grad-accum)");
   }
   if (!scenario.train.keep_outputs) {
     answer.notes.emplace_back(
@@ -163,6 +164,12 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
     answer.notes.emplace_back(
         "of a micro-batch's time forward, gradients of inputs and of weights are taken to be a "
         "third each: a third of 1F1B's waiting is left");
+  }
+  if (step::is_mirrored(question.schedule)) {
+    answer.notes.emplace_back(
+        "what stages wait comes of running their orders, where each part of the model takes half "
+        "of a micro-batch's time on its stage, and forward, gradients of inputs and of weights a "
+        "third of that each");
   }
   const bool gathers_chunks =
       question.division == Division::fsdp2 && !scenario.train.pipeline.is_single();

@@ -50,13 +50,14 @@ constexpr std::array<Word<KbitPreparation>, 4> kPreparations{{{"none", KbitPrepa
                                                               {"norms", KbitPreparation::norms},
                                                               {"others", KbitPreparation::others},
                                                               {"all", KbitPreparation::all}}};
-constexpr std::array<Word<step::PipelineSchedule>, 3> kSchedules{
+constexpr std::array<Word<step::PipelineSchedule>, 5> kSchedules{
     {{"1f1b", step::PipelineSchedule::one_forward_one_backward},
      {"gpipe", step::PipelineSchedule::gpipe},
-     {"zero-bubble", step::PipelineSchedule::zero_bubble}}};
-constexpr std::array<Word<Float8>, 3> kFloat8s{{{"none", Float8::none},
-                                                {"tensorwise", Float8::tensorwise},
-                                                {"rowwise", Float8::rowwise}}};
+     {"zero-bubble", step::PipelineSchedule::zero_bubble},
+     {"zbv", step::PipelineSchedule::zero_bubble_v},
+     {"dualpipev", step::PipelineSchedule::dual_pipe_v}}};
+constexpr std::array<Word<Float8>, 3> kFloat8s{
+    {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}, {"rowwise", Float8::rowwise}}};
 constexpr std::array<Word<step::Reshards>, 3> kReshards{
     {{"true", step::Reshards::layers},
      {"but-last", step::Reshards::all_but_last_layer},
@@ -209,7 +210,8 @@ constexpr std::array<Field, 61> kFields{{
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"pipeline-schedule", "NAME",
-      "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later)"},
+      "with pp, 1f1b (interleaved with vpp), gpipe, zero-bubble (gradients of weights later), zbv "
+      "or dualpipev (two parts a stage, mirrored)"},
      [](FitQuestion& q, std::string_view w) {
        return choose("pipeline-schedule", w, kSchedules, q.schedule);
      }},

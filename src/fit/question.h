@@ -137,7 +137,7 @@ struct FitQuestion {
   bool sequence_parallel = false;
   int64_t context_ranks = 1;  // that share each sequence, as context_parallel has it
   int64_t stages = 1;         // of a pipeline, as torch.distributed.pipelining runs it
-  int64_t stage_chunks = 1;   // of the model on each of them, interleaved
+  int64_t stage_chunks = 1;   // of the model on each of them, where said (parts_of_stage)
   step::PipelineSchedule schedule = step::PipelineSchedule::one_forward_one_backward;
   int64_t stage = 0;  // that is looked at: the answer is about all, and shows the fullest
   int64_t nodes = 1;  // that the devices are spread over evenly
@@ -240,6 +240,10 @@ struct QuestionFlag {
 // accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone.
 [[nodiscard]] inline bool syncs_each_batch(const FitQuestion& question) {
   return question.sync_each_batch.value_or(!question.accelerate);
+}
+// Of the model on each stage: mirrored schedules have two, said or not.
+[[nodiscard]] inline int64_t parts_of_stage(const FitQuestion& question) {
+  return step::is_mirrored(question.schedule) ? 2 : question.stage_chunks;
 }
 // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
 [[nodiscard]] inline bool shards_ends(const FitQuestion& question) {

@@ -20,10 +20,12 @@ std::optional<std::vector<ModelPart>> model_parts(int64_t layers, int64_t parts)
   return all;
 }
 
-std::vector<ModelPart> parts_of_rank(const std::vector<ModelPart>& all, int64_t ranks,
-                                     int64_t rank) {
+std::vector<ModelPart> parts_of_rank(const std::vector<ModelPart>& all, int64_t ranks, int64_t rank,
+                                     bool is_mirrored) {
+  const auto first = static_cast<size_t>(rank);
+  if (is_mirrored) return {all[first], all[all.size() - 1 - first]};
   std::vector<ModelPart> own;
-  for (size_t i = static_cast<size_t>(rank); i < all.size(); i += static_cast<size_t>(ranks)) {
+  for (size_t i = first; i < all.size(); i += static_cast<size_t>(ranks)) {
     own.push_back(all[i]);
   }
   return own;

@@ -16,8 +16,10 @@ namespace headroom::step {
 [[nodiscard]] std::optional<std::vector<model::ModelPart>> model_parts(int64_t layers,
                                                                        int64_t parts);
 
-// Those that a rank has: every so many from its own on.
+// Those that a rank has: every so many from its own on; of a mirrored pipeline's two a rank, one as
+// far from the end as its own from the beginning. REQUIRES: those are two a rank.
 [[nodiscard]] std::vector<model::ModelPart> parts_of_rank(const std::vector<model::ModelPart>& all,
-                                                          int64_t ranks, int64_t rank);
+                                                          int64_t ranks, int64_t rank,
+                                                          bool is_mirrored = false);
 
 }  // namespace headroom::step

@@ -9,6 +9,7 @@
 //   zero bubble  1F1B with a shorter warm-up, whose passes backward give the stage before its
 //                gradients and no more; the weights' gradients follow as many passes later as there
 //                are stages before, in what would be bubbles (ZB-H1).
+// Two chunks may lie mirrored instead, with orders of their own (pipeline_v.h).
 //
 // Invariants: each chunk runs forward and backward once a micro-batch, backward in the order of
 // forward; under 1F1B with one chunk no more than stages - stage micro-batches wait for their
@@ -23,7 +24,22 @@
 
 namespace headroom::step {
 
-enum class PipelineSchedule : uint8_t { one_forward_one_backward, gpipe, zero_bubble };
+enum class PipelineSchedule : uint8_t {
+  one_forward_one_backward,
+  gpipe,
+  zero_bubble,
+  zero_bubble_v,
+  dual_pipe_v
+};
+
+// Two chunks a stage, the second one as far from the model's end as the first from its beginning.
+[[nodiscard]] constexpr bool is_mirrored(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::zero_bubble_v || schedule == PipelineSchedule::dual_pipe_v;
+}
+// Some passes backward give the gradients of inputs alone.
+[[nodiscard]] constexpr bool splits_backward(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::zero_bubble || is_mirrored(schedule);
+}
 
 // Whose stages they are: what they hold beside the passes differs (stage_traffic.h,
 // torch_stages.h), and of several chunks the warm-up.
@@ -40,7 +56,10 @@ struct Pipeline {
   PipelineEngine engine = PipelineEngine::megatron;
   // Of a whole step, however many are run: torch's have buffers for each.
   int64_t micro_batches = 1;
-  [[nodiscard]] int64_t group_size() const { return group > 0 ? group : stages; }
+  [[nodiscard]] int64_t group_size() const {
+    if (is_mirrored(schedule)) return 1;
+    return group > 0 ? group : stages;
+  }
   // What comes from the neighbours is received while something else runs (overlap_p2p_comm), which
   // Megatron-LM does with several chunks alone.
   [[nodiscard]] bool receives_ahead() const { return chunks > 1; }
@@ -51,6 +70,10 @@ struct Pipeline {
   }
   // Whether a micro-batch may wait for its backward pass while others run.
   [[nodiscard]] bool holds_micro_batches() const { return chunks > 1 || stage + 1 < stages; }
+  // The chunk behind `chunk` is this stage's, too, and what they pass on is not sent.
+  [[nodiscard]] bool hands_to_itself(int64_t chunk) const {
+    return is_mirrored(schedule) && chunk == 0 && stage + 1 == stages;
+  }
   bool operator==(const Pipeline&) const = default;
 };
 
@@ -65,11 +88,11 @@ struct PipelinePass {
 };
 
 // Passes forward before the first one backward, were there micro-batches without end; under GPipe
-// all of them.
+// all of them. REQUIRES: chunks are not mirrored.
 [[nodiscard]] int64_t warmup_passes(const Pipeline& pipeline);
 
-// Of one step. With several chunks the micro-batches are a multiple of a group's.
-// REQUIRES: micro_batches >= 1.
+// Of one step. With several chunks that lie apart the micro-batches are a multiple of a group's.
+// REQUIRES: micro_batches >= 1; of DualPipeV at least two a stage.
 [[nodiscard]] std::vector<PipelinePass> passes_of(const Pipeline& pipeline, int64_t micro_batches);
 
 // The most passes that have run forward and wait for their backward pass, or for its last part.

@@ -142,6 +142,8 @@ void TorchStages::run_forward(int step, Stage& stage, Frame& frame) {
     held.loss = std::exchange(frame[stage.chunk.loss], Tensor());
     losses_.push_back(held.loss);
     if (options_.returns_outputs) outputs_.push_back(held.output);
+  } else if (Stage* next = behind_here(stage)) {
+    next->received[micro_batch] = eager_.detach(held.output);
   } else {
     // Without its history (get_fwd_send_ops): what is on its way keeps no leaves.
     send(eager_.detach(held.output), sent_forward_);
@@ -174,6 +176,20 @@ void TorchStages::send(const Tensor& tensor, Tensor& latest) {
   }
 }
 
+TorchStages::Stage* TorchStages::behind_here(const Stage& stage) {
+  const int64_t chunk = &stage - stages_.data();
+  return options_.pipeline.hands_to_itself(chunk) ? &stages_[chunk + 1] : nullptr;
+}
+
+void TorchStages::send_back(const Stage& stage, size_t micro_batch, const Tensor& gradient) {
+  const int64_t chunk = &stage - stages_.data();
+  if (chunk > 0 && options_.pipeline.hands_to_itself(chunk - 1)) {
+    stages_[chunk - 1].gradients[micro_batch] = gradient;
+  } else {
+    send(gradient, sent_gradient_);
+  }
+}
+
 Tensor TorchStages::seed_of(const Stage& stage, size_t micro_batch, const Tensor& root) {
   if (!stage.is_last()) return stage.gradients[micro_batch];
   return op::full(eager_, root.sizes(), root.dtype());
@@ -185,7 +201,10 @@ bool TorchStages::run_backward(int step, Stage& stage, BackwardPart part, Frame&
   eager_.set_module(0);
   if (part != BackwardPart::weights) {
     const auto micro_batch = static_cast<size_t>(stage.backward++);
-    if (part == BackwardPart::whole) return run_whole(stage, micro_batch);
+    if (part == BackwardPart::whole) {
+      ++stage.weights;
+      return run_whole(stage, micro_batch);
+    }
     // Nobody waits for the first part's: all of it comes with the weights'.
     return stage.is_first() || run_to_input(stage, micro_batch, frame);
   }
@@ -206,7 +225,7 @@ bool TorchStages::run_whole(Stage& stage, size_t micro_batch) {
   if (options_.parallel != nullptr) options_.parallel->end_backward();
   if (held.input) {
     const Tensor gradient = std::exchange(held.input->grad, Tensor());
-    send(gradient, sent_gradient_);
+    send_back(stage, micro_batch, gradient);
   }
   held = {};
   if (stage.forward == options_.micro_batches) sent_in_warmup_ = Tensor();
@@ -221,8 +240,11 @@ bool TorchStages::run_to_input(Stage& stage, size_t micro_batch, Frame& frame) {
   for (const model::ValueId id : stage.parameters) parameters.push_back(frame[id]);
   const Tensor seed = seed_of(stage, micro_batch, root);
   held.weights = backward_to_input(engine_, eager_, root, seed, held.input, parameters);
-  send(held.input->grad, sent_gradient_);
-  if (stage.is_last()) held.output = held.loss = Tensor();
+  send_back(stage, micro_batch, held.input->grad);
+  if (!stage.is_last()) return true;
+  held.output = held.loss = Tensor();
+  // Returned without its history, which the weights' part is done with alone.
+  if (options_.returns_outputs) outputs_[micro_batch] = eager_.detach(outputs_[micro_batch]);
   return true;
 }
 

@@ -11,7 +11,9 @@
 //      waited for.
 //   4. GPipe and 1F1B name a micro-batch's output until the next one's is there.
 //   5. Where outputs are returned, all logits are held, and joined at the end.
-//   6. Gradients are divided by the number of micro-batches at the end, in place.
+//   6. What a stage hands to itself (mirrored chunks) takes the place of the buffer, and is held
+//      until the next step's takes its place.
+//   7. Gradients are divided by the number of micro-batches at the end, in place.
 // Hidden states and their shapes are taken to be told to the stages (input_args); else the first
 // step has one more pass each way, of one micro-batch, before anything else.
 // Of one TrainingRun; not thread-safe.
@@ -91,6 +93,9 @@ class TorchStages {
   bool run_whole(Stage& stage, size_t micro_batch);
   bool run_to_input(Stage& stage, size_t micro_batch, Frame& frame);
   void send(const op::Tensor& tensor, op::Tensor& latest);
+  // The chunk that gets what this one passes on, if it is here; null else.
+  Stage* behind_here(const Stage& stage);
+  void send_back(const Stage& stage, size_t micro_batch, const op::Tensor& gradient);
   void end_step(Frame& frame);
   [[nodiscard]] op::Tensor seed_of(const Stage& stage, size_t micro_batch, const op::Tensor& root);
   // 1F1B, which has one request each way at a time.

@@ -142,6 +142,8 @@ PIPELINE = {
     "gpipe-2": {"ranks": 2, "schedule": "gpipe"},
     "interleaved-2": {"ranks": 2, "schedule": "1f1b", "chunks": 2},
     "zero-bubble-4": {"ranks": 4, "schedule": "zero-bubble"},
+    "zbv-2": {"ranks": 2, "schedule": "zbv", "chunks": 2},
+    "dualpipev-2": {"ranks": 2, "schedule": "dualpipev", "chunks": 2},
 }
 PIPELINE = {name: {**case, "family": "llama", "accumulation": 4, "config_changes": {"num_hidden_layers": 6}}
             for name, case in PIPELINE.items()}

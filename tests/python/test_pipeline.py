@@ -11,7 +11,7 @@ import step_dump
 from test_exactness import blocks_of_step
 
 from headroom import memory_oracle, trace_compare
-from headroom.pipeline_ranks import class_of
+from headroom.pipeline_ranks import MIRRORED, class_of, stages_of_rank
 
 LAYERS = {"num_hidden_layers": 6}
 CASES = {
@@ -22,6 +22,15 @@ CASES = {
     "zero-bubble": {"schedule": "zero-bubble"},
     "zero-bubble-3": {"schedule": "zero-bubble", "stages": 3, "accumulation": 6},
     "zero-bubble-interleaved": {"schedule": "zero-bubble", "chunks": 2},
+    "zbv": {"schedule": "zbv", "chunks": 2},
+    "zbv-3": {"schedule": "zbv", "chunks": 2, "stages": 3, "accumulation": 7},
+    "zbv-few": {"schedule": "zbv", "chunks": 2, "accumulation": 2},
+    "dualpipev": {"schedule": "dualpipev", "chunks": 2},
+    "dualpipev-3": {"schedule": "dualpipev", "chunks": 2, "stages": 3, "accumulation": 7},
+    "tied-zbv": {"schedule": "zbv", "chunks": 2, "family": "llama_tied"},
+    "lora-zbv": {"schedule": "zbv", "chunks": 2, "lora_rank": 4},
+    "outputs-dualpipev": {"schedule": "dualpipev", "chunks": 2, "keep_outputs": True},
+    "outputs-zero-bubble": {"schedule": "zero-bubble", "keep_outputs": True},
     "outputs": {"schedule": "1f1b", "keep_outputs": True},
     "outputs-gpipe": {"schedule": "gpipe", "keep_outputs": True},
     "sdpa": {"schedule": "1f1b", "attention": "sdpa"},
@@ -77,7 +86,7 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, stage, tmp_path):
         expected = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),
                                          trace_compare.start_bytes(oracle, step - 1))
         actual = blocks_of_step(ours, step)
-        if 0 < stage < settings["stages"] - 1:
+        if 0 < stage < settings["stages"] - (case["schedule"] not in MIRRORED):
             # What a step lets go of before it makes anything is the next step's there and this one's here.
             expected, actual = expected[1:-1], actual[1:-1]
         outcome = trace_compare.compare_blocks(expected, actual)
@@ -94,10 +103,18 @@ class Stage:
         self.device = "cpu"
 
 
+def leaves_of(actions):
+    """Of actions that two are one of, those."""
+    for action in actions:
+        if action is not None:
+            yield from action.sub_actions or [action]
+
+
 def pytorch_actions(schedule, stages, rank, chunks, micro_batches):
     """Without what is sent; of one chunk, which has a loop of its own, passes alone."""
     from torch.distributed.pipelining import schedules
-    of = [Stage(rank + chunk * stages, stages * chunks, rank, stages) for chunk in range(chunks)]
+    own = stages_of_rank(schedule, stages, rank, chunks)
+    of = [Stage(index, stages * chunks, rank, stages) for index in own]
     kind = class_of(schedule, chunks)
     single = kind.__name__ in ("ScheduleGPipe", "Schedule1F1B")
     made = kind(of[0] if single else of, micro_batches, loss_fn=lambda *_: None)
@@ -107,16 +124,17 @@ def pytorch_actions(schedule, stages, rank, chunks, micro_batches):
         order = schedules._add_reduce_grad(schedules._add_unshard_reshard(made.pipeline_order[rank]), micro_batches)
     words = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W",
              **({} if single else {word: word for word in ("UNSHARD", "RESHARD", "REDUCE_GRAD")})}
-    return [words[action.computation_type.name] + str((action.stage_index - rank) // stages)
-            for action in order if action is not None and action.computation_type.name in words]
+    return [words[action.computation_type.name] + str(own.index(action.stage_index))
+            for action in leaves_of(order) if action.computation_type.name in words]
 
 
 @pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("1f1b", 2), ("1f1b", 3), ("1f1b", 5),
-                                                  ("zero-bubble", 1), ("zero-bubble", 2), ("zero-bubble", 3)])
+                                                  ("zero-bubble", 1), ("zero-bubble", 2), ("zero-bubble", 3), ("zbv", 2), ("dualpipev", 2)])
 def test_actions_are_in_the_order_of_pytorchs_schedules(schedule, chunks):
-    for stages, rounds in itertools.product((2, 3, 4), (1, 2, 3)):
+    rounds_of = (2, 3, 4) if schedule == "dualpipev" else (1, 2, 3)
+    for stages, rounds in itertools.product((2, 3, 4), rounds_of):
         for rank in range(stages):
-            micro_batches = rounds * stages
+            micro_batches = rounds * stages + (schedule in MIRRORED and rounds > 2)
             ours = step_dump.run(step_dump.CONFIGS / "llama.json", log="actions", schedule=schedule, stages=stages,
                                  stage=rank, chunks=chunks, accumulation=micro_batches)
             assert ours == pytorch_actions(schedule, stages, rank, chunks, micro_batches), (stages, rank, rounds)

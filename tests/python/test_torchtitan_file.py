@@ -53,6 +53,13 @@ CASES["divided"] = (
 CASES["two parts a rank"] = (
     [CASES["divided"][0][0], "--method", "fsdp2:2,tp:2,pp:2,vpp:2", *CASES["divided"][0][3:]],
     {**CASES["divided"][1], "schedule": "Interleaved1F1B"})
+PIPELINES = ["divided", "two parts a rank"]
+# Split backward passes go with neither checkpoints nor compiled layers.
+MIRRORED = ["none" if flag == "full" else flag for flag in CASES["divided"][0]]
+for schedule, name in (("zbv", "ZBVZeroBubble"), ("dualpipev", "DualPipeV")):
+    CASES[name] = ([*MIRRORED, "--pipeline-schedule", schedule],
+                   {**CASES["divided"][1], "schedule": name, "checkpointing": None})
+    PIPELINES.append(name)
 CASES["shared sequences"] = (
     ["meta-llama/Llama-3.1-8B", "--method", "fsdp2:4,cp:2", "--seq", "65536", "--mixed-precision", "bf16",
      "--checkpointing", "full", "--optimizer", "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf",
@@ -61,7 +68,7 @@ CASES["shared sequences"] = (
      "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 4, "tensor": 1, "context": 2,
      "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
 for name, (flags, _) in CASES.items():
-    if name not in ("divided", "two parts a rank"):  # pipelines: else torchtitan shards the embedding, and the head, by themselves
+    if name not in PIPELINES:  # else torchtitan shards the embedding, and the head, by themselves
         flags.extend(["--shard-ends", "true"])
 
 

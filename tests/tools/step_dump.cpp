@@ -149,9 +149,13 @@ headroom::step::Pipeline pipeline_of(std::map<std::string, std::string>& words) 
   headroom::step::Pipeline pipeline;
   if (words["schedule"].empty()) return pipeline;
   pipeline.engine = headroom::step::PipelineEngine::torch;
-  pipeline.schedule = words["schedule"] == "gpipe"         ? PipelineSchedule::gpipe
-                      : words["schedule"] == "zero-bubble" ? PipelineSchedule::zero_bubble
-                                                           : pipeline.schedule;
+  const std::map<std::string, PipelineSchedule> schedules{
+      {"gpipe", PipelineSchedule::gpipe},
+      {"1f1b", PipelineSchedule::one_forward_one_backward},
+      {"zero-bubble", PipelineSchedule::zero_bubble},
+      {"zbv", PipelineSchedule::zero_bubble_v},
+      {"dualpipev", PipelineSchedule::dual_pipe_v}};
+  pipeline.schedule = schedules.at(words["schedule"]);
   pipeline.stages = std::max(1, std::atoi(words["stages"].c_str()));
   pipeline.stage = std::atoi(words["stage"].c_str());
   pipeline.chunks = std::max(1, std::atoi(words["chunks"].c_str()));
@@ -484,7 +488,8 @@ void take_parts(const headroom::text::JsonView& config, const TrainOptions& opti
   const auto& pipeline = options.pipeline;
   const auto all = headroom::step::model_parts(layers, pipeline.stages * pipeline.chunks);
   if (!all) return;
-  build.parts = headroom::step::parts_of_rank(*all, pipeline.stages, pipeline.stage);
+  build.parts = headroom::step::parts_of_rank(*all, pipeline.stages, pipeline.stage,
+                                              headroom::step::is_mirrored(pipeline.schedule));
 }
 
 }  // namespace

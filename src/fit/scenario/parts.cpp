@@ -553,7 +553,7 @@ Result<void> check_compile(const Scenario& s) {
   if (q.division == Division::fsdp1 && q.method != Method::full) {
     return unsupported("compile", "adapters that FSDP wraps within compiled layers");
   }
-  if (q.stages > 1 && q.schedule == step::PipelineSchedule::zero_bubble) {
+  if (q.stages > 1 && step::splits_backward(q.schedule)) {
     return contradiction("compile", "a compiled layer's backward pass is one, and not to be split",
                          "--pipeline-schedule 1f1b");
   }

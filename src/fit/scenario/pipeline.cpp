@@ -17,7 +17,7 @@ bool returns_outputs(const FitQuestion& q) {
 
 bool is_single(const FitQuestion& q) {
   step::Pipeline pipeline;
-  pipeline.chunks = q.stage_chunks;
+  pipeline.chunks = parts_of_stage(q);
   pipeline.schedule = q.schedule;
   return pipeline.is_single();
 }
@@ -36,6 +36,18 @@ bool runs_each_micro_batch(const FitQuestion& q) {
   return q.schedule == step::PipelineSchedule::gpipe || returns_outputs(q);
 }
 
+Result<void> check_mirrored(const FitQuestion& q) {
+  if (q.stage_chunks > 2) {
+    return contradiction("method", "mirrored schedules have two parts of the model on each stage",
+                         "vpp:2, or leave it out");
+  }
+  if (q.schedule == step::PipelineSchedule::dual_pipe_v && q.grad_accum < 2 * q.stages) {
+    return contradiction("grad-accum", "DualPipeV runs at least two micro-batches a stage",
+                         "--grad-accum " + words(2 * q.stages) + " or more");
+  }
+  return {};
+}
+
 // What a schedule's constructor refuses, and what would take too long: stages have buffers for each
 // micro-batch, and some schedules' are run each.
 Result<void> check_micro_batches(const FitQuestion& q) {
@@ -48,6 +60,7 @@ Result<void> check_micro_batches(const FitQuestion& q) {
                              " is modelled up to " + words(most) + " micro-batches",
                          "a larger --batch");
   }
+  if (step::is_mirrored(q.schedule)) return check_mirrored(q);
   const bool is_plain = is_single(q);
   if (is_plain && q.schedule != step::PipelineSchedule::gpipe && q.grad_accum < q.stages) {
     return contradiction("grad-accum",
@@ -82,8 +95,8 @@ Result<void> check_division_of_stages(const FitQuestion& q) {
 void fill_stages(Scenario& s) {
   FitQuestion& q = s.question;
   if (q.given.contains("grad-accum") || q.global_batch || q.grad_accum != 1) return;
-  q.grad_accum = q.stages;
-  s.derived.push_back({"grad-accum", words(q.stages), SettingOrigin::derived});
+  q.grad_accum = q.schedule == step::PipelineSchedule::dual_pipe_v ? 2 * q.stages : q.stages;
+  s.derived.push_back({"grad-accum", words(q.grad_accum), SettingOrigin::derived});
 }
 
 void set_pipeline(Scenario& s) {
@@ -92,7 +105,7 @@ void set_pipeline(Scenario& s) {
   step::Pipeline& pipeline = train.pipeline;
   pipeline.stages = q.stages;
   pipeline.stage = q.stage;
-  pipeline.chunks = q.stage_chunks;
+  pipeline.chunks = parts_of_stage(q);
   pipeline.group = q.grad_accum / rounds_of(q);
   pipeline.schedule = q.schedule;
   pipeline.engine = step::PipelineEngine::torch;
@@ -100,7 +113,8 @@ void set_pipeline(Scenario& s) {
   train.keep_outputs = returns_outputs(q);
   if (!train.keep_outputs) s.derived.push_back({"keep-outputs", "false", SettingOrigin::derived});
   // Outputs are the last stage's.
-  const bool runs_each = train.keep_outputs && q.stage + 1 == q.stages;
+  const int64_t last = step::is_mirrored(q.schedule) ? 0 : q.stages - 1;
+  const bool runs_each = train.keep_outputs && q.stage == last;
   train.accumulation = runs_each ? q.grad_accum
                                  : step::representative_micro_batches(pipeline, q.grad_accum,
                                                                       kSimulatedMicroBatches);
@@ -114,7 +128,7 @@ Result<void> set_parts(Scenario& s) {
     return unsupported("method", "a pipeline of this architecture",
                        "llama, mistral, mixtral, qwen2, qwen3, gemma, phi3 and others are");
   }
-  const int64_t count = q.stages * q.stage_chunks;
+  const int64_t count = q.stages * parts_of_stage(q);
   const auto all = step::model_parts(*layers, count);
   if (!all) {
     return contradiction("method",
@@ -126,7 +140,7 @@ Result<void> set_parts(Scenario& s) {
     return contradiction("method", "a part of " + words(count) + " has no layers to adapt",
                          "fewer stages, or fewer chunks of each");
   }
-  s.build.parts = step::parts_of_rank(*all, q.stages, q.stage);
+  s.build.parts = step::parts_of_rank(*all, q.stages, q.stage, step::is_mirrored(q.schedule));
   return {};
 }
 
@@ -155,8 +169,7 @@ Result<void> check_pipeline(const Scenario& s) {
     return contradiction("loss", "a schedule hands logits to the loss function",
                          "--loss hf or --loss fused");
   }
-  const bool splits = q.schedule == step::PipelineSchedule::zero_bubble;
-  if (splits && q.checkpointing.kind != CheckpointingKind::none) {
+  if (step::splits_backward(q.schedule) && q.checkpointing.kind != CheckpointingKind::none) {
     return unsupported("checkpointing", "what is run again in both parts of a split backward pass");
   }
   if (q.schedule == step::PipelineSchedule::gpipe && q.stage_chunks > 1) {

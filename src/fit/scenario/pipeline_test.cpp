@@ -65,6 +65,26 @@ TEST(PipelineScenario, SchedulesHoldAsManyMicroBatchesAsTheyShould) {
   EXPECT_EQ(in_flight("1f1b"), (std::vector<double>{4, 3, 2, 1}));
   EXPECT_EQ(in_flight("zero-bubble"), (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(in_flight("gpipe"), (std::vector<double>{8, 8, 8, 8}));
+  EXPECT_EQ(in_flight("zbv"), (std::vector<double>{4, 4, 4, 4}));
+  EXPECT_EQ(in_flight("dualpipev"), (std::vector<double>{4.5, 4.5, 4.5, 4.5}));
+}
+
+// The first stage has the model's beginning and its end, and so the logits that are returned.
+TEST(PipelineScenario, MirroredPartsAreTwoAStageAndTheFirstHasBothEnds) {
+  const FitAnswer two = answer_of(question_of("pp:4", "zbv"));
+  EXPECT_EQ(two.stages[0].peak_allocated,
+            answer_of(question_of("pp:4,vpp:2", "zbv")).stages[0].peak_allocated);
+  FitQuestion returning = question_of("pp:4", "zbv");
+  ASSERT_TRUE(returning.set("keep-outputs", "true"));
+  const FitAnswer returned = answer_of(returning);
+  EXPECT_GT(returned.stages[0].peak_allocated, two.stages[0].peak_allocated);
+  EXPECT_EQ(returned.stages[3].peak_allocated, two.stages[3].peak_allocated);
+  EXPECT_NE(refusal_of(question_of("pp:2,vpp:3", "zbv")).find("vpp:2"), std::string::npos);
+  EXPECT_NE(refusal_of(question_of("pp:4", "dualpipev", "7")).find("--grad-accum 8"),
+            std::string::npos);
+  FitQuestion compiled = question_of("pp:4", "dualpipev");
+  ASSERT_TRUE(compiled.set("compile", "layers"));
+  EXPECT_NE(refusal_of(compiled).find("--pipeline-schedule 1f1b"), std::string::npos);
 }
 
 // Passes of a compiled stage are alike, too, so that a few tell the time of many.
@@ -119,6 +139,7 @@ TEST(PipelineScenario, WaitingIsLessWithChunksAndWithoutBubbles) {
   };
   EXPECT_LT(waits("pp:4,vpp:2", "1f1b"), waits("pp:4", "1f1b"));
   EXPECT_LT(waits("pp:4", "zero-bubble"), waits("pp:4", "1f1b"));
+  EXPECT_LT(waits("pp:4", "zbv"), waits("pp:4,vpp:2", "zero-bubble"));
 }
 
 // Within a stage fully_shard shares what is trained; mixed precision is its own.

@@ -131,9 +131,20 @@ std::string_view word_of(Tuning tuning) {
 }
 
 std::string_view schedule_word(engines::StageSchedule schedule) {
-  return schedule == engines::StageSchedule::gpipe         ? "gpipe"
-         : schedule == engines::StageSchedule::zero_bubble ? "zero-bubble"
-                                                           : "1f1b";
+  using engines::StageSchedule;
+  switch (schedule) {
+    case StageSchedule::gpipe:
+      return "gpipe";
+    case StageSchedule::zero_bubble:
+      return "zero-bubble";
+    case StageSchedule::zero_bubble_v:
+      return "zbv";
+    case StageSchedule::dual_pipe_v:
+      return "dualpipev";
+    case StageSchedule::one_forward_one_backward:
+      break;
+  }
+  return "1f1b";
 }
 
 // "lora,fsdp2:8,replicate:2"
@@ -526,7 +537,7 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
     return Error{
         ErrorCode::usage, "torchtitan says no such setting", flag,
         "--method fsdp2:N, with cp:M, with tp:M and --sequence-parallel true, with pp:M (1f1b, "
-        "gpipe) or pp:M,vpp:2 (1f1b, zero-bubble); "
+        "gpipe, zbv, dualpipev) or pp:M,vpp:2 (1f1b, zero-bubble); "
         "--checkpointing none, full or selective-every-2; bf16 or fp32"};
   }
   if (question.stages > 1) {

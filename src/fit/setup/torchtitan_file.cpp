@@ -23,11 +23,21 @@ std::string loop_of(OptimizerLoop loop) {
 }
 
 engines::StageSchedule schedule_of(step::PipelineSchedule schedule) {
+  using engines::StageSchedule;
   using step::PipelineSchedule;
-  return schedule == PipelineSchedule::gpipe ? engines::StageSchedule::gpipe
-         : schedule == PipelineSchedule::zero_bubble
-             ? engines::StageSchedule::zero_bubble
-             : engines::StageSchedule::one_forward_one_backward;
+  switch (schedule) {
+    case PipelineSchedule::gpipe:
+      return StageSchedule::gpipe;
+    case PipelineSchedule::zero_bubble:
+      return StageSchedule::zero_bubble;
+    case PipelineSchedule::zero_bubble_v:
+      return StageSchedule::zero_bubble_v;
+    case PipelineSchedule::dual_pipe_v:
+      return StageSchedule::dual_pipe_v;
+    case PipelineSchedule::one_forward_one_backward:
+      break;
+  }
+  return StageSchedule::one_forward_one_backward;
 }
 
 bool has_whole_logits(Loss loss) { return loss == Loss::automatic || loss == Loss::hf; }
@@ -40,7 +50,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.context_ranks = q.context_ranks;
   setup.tensor_ranks = q.tensor_ranks;
   setup.stages = q.stages;
-  setup.stage_chunks = q.stage_chunks;
+  setup.stage_chunks = parts_of_stage(q);
   setup.schedule = schedule_of(q.schedule);
   setup.nodes = q.nodes;
   setup.model = q.model;
@@ -90,7 +100,7 @@ bool torchtitan_can_say(const FitQuestion& q) {
   const CheckpointingKind kind = q.checkpointing.kind;
   const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
   const bool has_its_stages =
-      q.stages == 1 || engines::has_torchtitan_schedule(schedule_of(q.schedule), q.stage_chunks);
+      q.stages == 1 || engines::has_torchtitan_schedule(schedule_of(q.schedule), parts_of_stage(q));
   return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
          has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) && !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||

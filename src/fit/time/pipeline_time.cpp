@@ -1,25 +1,36 @@
 #include "fit/time/pipeline_time.h"
 
+#include "fit/time/mirrored_time.h"
+
 namespace headroom::fit {
+
+namespace {
+
+double waiting_seconds(const std::vector<StageFigures>& stages, const StageFigures& slowest,
+                       const step::Pipeline& pipeline) {
+  if (step::is_mirrored(pipeline.schedule)) return mirrored_waiting_seconds(stages, pipeline);
+  double others = -slowest.micro_batch_seconds;
+  for (const StageFigures& stage : stages) others += stage.micro_batch_seconds;
+  // Of forward, gradients of inputs and of weights: the first two less the last.
+  constexpr double kOfThree = 1.0 / 3;
+  return others / static_cast<double>(pipeline.chunks) *
+         (step::splits_backward(pipeline.schedule) ? kOfThree : 1);
+}
+
+}  // namespace
 
 std::optional<StepTime> pipeline_time(const std::vector<StageFigures>& stages,
                                       const step::Pipeline& pipeline) {
   const StageFigures* slowest = nullptr;
-  double together = 0;
   for (const StageFigures& stage : stages) {
     if (!stage.time) return std::nullopt;
-    together += stage.micro_batch_seconds;
     const bool is_slower = slowest == nullptr ||
                            stage.time->step_seconds.expected > slowest->time->step_seconds.expected;
     if (is_slower) slowest = &stage;
   }
   if (slowest == nullptr) return std::nullopt;
   StepTime time = *slowest->time;
-  // Of forward, gradients of inputs and of weights: the first two less the last.
-  constexpr double kOfThree = 1.0 / 3;
-  const bool splits = pipeline.schedule == step::PipelineSchedule::zero_bubble;
-  time.pipeline_seconds = (together - slowest->micro_batch_seconds) /
-                          static_cast<double>(pipeline.chunks) * (splits ? kOfThree : 1);
+  time.pipeline_seconds = waiting_seconds(stages, *slowest, pipeline);
   const double alone = time.step_seconds.expected;
   const double stretched = (alone + time.pipeline_seconds) / alone;
   time.step_seconds.low *= stretched;
