@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "base/suggest.h"
 #include "device/names.h"
@@ -46,8 +48,16 @@ std::vector<Words> words_of(const Device& device) {
   return all;
 }
 
+// A board that is called Ti or SUPER is another one than the board without it.
+bool is_other_model(const Words& names, const Words& wanted) {
+  return std::ranges::any_of(std::array<std::string_view, 2>{"ti", "super"}, [&](auto word) {
+    return std::ranges::find(names, word) != names.end() &&
+           std::ranges::find(wanted, word) == wanted.end();
+  });
+}
+
 // The devices with a name of exactly these words; without one, those that have all these words
-// among their names. In the order of `devices`.
+// among their names, and are no other model. In the order of `devices`.
 std::vector<const Device*> matches(const std::vector<Device>& devices, const Words& wanted) {
   if (wanted.empty()) return {};
   std::vector<const Device*> whole;
@@ -59,7 +69,7 @@ std::vector<const Device*> matches(const std::vector<Device>& devices, const Wor
     std::sort(together.begin(), together.end());
     together.erase(std::unique(together.begin(), together.end()), together.end());
     if (std::find(names.begin(), names.end(), wanted) != names.end()) whole.push_back(&device);
-    if (std::includes(together.begin(), together.end(), wanted.begin(), wanted.end())) {
+    if (std::ranges::includes(together, wanted) && !is_other_model(together, wanted)) {
       partial.push_back(&device);
     }
   }

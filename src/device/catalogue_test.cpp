@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -36,6 +37,26 @@ TEST(Catalogue, HoldsTheDevicesThatWerePromised) {
   }
 }
 
+TEST(Catalogue, FiguresAreTheMakersOrTheDriversWord) {
+  const auto device = [](std::string_view name) { return *catalogue().find(name); };
+  EXPECT_EQ(device("A6000").rate(Rate::bf16).value.value, 154.8e12);  // dense
+  EXPECT_EQ(device("A6000").usable_memory.value, Bytes(48676 * kMiB));
+  EXPECT_EQ(device("A40").usable_memory.value, Bytes(47'608'692'736));
+  EXPECT_EQ(device("H20").rate(Rate::bf16).value.value, 148e12);
+  EXPECT_EQ(device("H20").sm_count.value, 78);
+  // What the boards for export lack is in the link.
+  EXPECT_EQ(device("H800").rate(Rate::bf16).value, device("h100-sxm-80gb").rate(Rate::bf16).value);
+  EXPECT_EQ(device("H800").link.value.value, 200e9);
+  EXPECT_EQ(device("a800-sxm-80gb").link.value.value, 200e9);
+  // GeForce boards add up in FP32 at half the rate of those for work.
+  EXPECT_EQ(device("2080 Ti").rate(Rate::fp16).value.value, 53.8e12);
+  EXPECT_EQ(device("TITAN RTX").rate(Rate::fp16).value.value, 130.5e12);
+  EXPECT_FALSE(device("2080 Ti").rate(Rate::bf16).known());
+  // Eight lanes.
+  EXPECT_EQ(device("4060 Ti").pcie.value.value, 16e9);
+  EXPECT_EQ(device("MI355X").usable_memory.value, Bytes(288 * kGiB - 16 * kMiB));
+}
+
 TEST(Catalogue, EveryGpuHasEveryFigureWithASource) {
   for (const Device& device : catalogue().devices()) {
     SCOPED_TRACE(device.name);
@@ -66,7 +87,12 @@ TEST(Catalogue, NamesAreUniqueAsWordsToo) {
   for (const Device& device : catalogue().devices()) {
     EXPECT_TRUE(seen.insert(name_words(device.name)).second) << device.name;
     EXPECT_EQ(found(device.name), device.name);
-    EXPECT_EQ(found(device.product), device.name);
+    // Boards of one product that differ in memory are told apart by it.
+    if (std::ranges::count(catalogue().devices(), device.product, &Device::product) > 1) {
+      EXPECT_NE(found(device.product).find(device.name), std::string::npos) << device.name;
+    } else {
+      EXPECT_EQ(found(device.product), device.name);
+    }
     for (const std::string& alias : device.aliases) EXPECT_EQ(found(alias), device.name);
   }
 }
@@ -78,6 +104,7 @@ TEST(Catalogue, FindsWhatPeopleWrite) {
   EXPECT_EQ(found("H100 NVL"), "h100-nvl-94gb");
   EXPECT_EQ(found("H100 96GB"), "h100-sxm-96gb");
   EXPECT_EQ(found("h200"), "h200-sxm-141gb");
+  EXPECT_EQ(found("H200 141GB"), "h200-sxm-141gb");
   EXPECT_EQ(found("B200"), "b200-sxm-180gb");
   EXPECT_EQ(found("GB200"), "gb200-186gb");
   EXPECT_EQ(found("RTX3090"), "rtx-3090-24gb");
@@ -85,6 +112,51 @@ TEST(Catalogue, FindsWhatPeopleWrite) {
   EXPECT_EQ(found("A10"), "a10-24gb");
   EXPECT_EQ(found("A10G"), "a10g-24gb");
   EXPECT_EQ(found("L4"), "l4-24gb");
+  EXPECT_EQ(found("A6000"), "rtx-a6000-48gb");
+  EXPECT_EQ(found("Quadro RTX A6000"), "rtx-a6000-48gb");
+  EXPECT_EQ(found("RTX 6000 Ada"), "rtx-6000-ada-48gb");
+  EXPECT_EQ(found("6000 Ada"), "rtx-6000-ada-48gb");
+  EXPECT_EQ(found("Quadro RTX 6000"), "quadro-rtx-6000-24gb");
+  EXPECT_EQ(found("RTX 8000"), "quadro-rtx-8000-48gb");
+  EXPECT_EQ(found("RTX PRO 6000 Server"), "rtx-pro-6000-server-96gb");
+  EXPECT_EQ(found("A40"), "a40-48gb");
+  EXPECT_EQ(found("A30"), "a30-24gb");
+  EXPECT_EQ(found("A4000"), "rtx-a4000-16gb");
+  EXPECT_EQ(found("A5000"), "rtx-a5000-24gb");
+  EXPECT_EQ(found("L40"), "l40-48gb");
+  EXPECT_EQ(found("L40S"), "l40s-48gb");
+  EXPECT_EQ(found("L20"), "l20-48gb");
+  EXPECT_EQ(found("H20"), "h20-96gb");
+  EXPECT_EQ(found("H800"), "h800-sxm-80gb");
+  EXPECT_EQ(found("H800 PCIe"), "h800-pcie-80gb");
+  EXPECT_EQ(found("A800 PCIe"), "a800-pcie-80gb");
+  EXPECT_EQ(found("H200 NVL"), "h200-nvl-141gb");
+  EXPECT_EQ(found("TITAN RTX"), "titan-rtx-24gb");
+  EXPECT_EQ(found("MI325X"), "mi325x-256gb");
+}
+
+TEST(Catalogue, BoardsCalledTiOrSuperAreOthers) {
+  EXPECT_EQ(found("4070"), "rtx-4070-12gb");
+  EXPECT_EQ(found("4070 12GB"), "rtx-4070-12gb");
+  EXPECT_EQ(found("4070 Ti"), "rtx-4070-ti-12gb");
+  EXPECT_EQ(found("RTX 4070 Ti SUPER"), "rtx-4070-ti-super-16gb");
+  EXPECT_EQ(found("4080"), "rtx-4080-16gb");
+  EXPECT_EQ(found("RTX4080 SUPER"), "rtx-4080-super-16gb");
+  EXPECT_EQ(found("4080SUPER"), "rtx-4080-super-16gb");
+  EXPECT_EQ(found("3090"), "rtx-3090-24gb");
+  EXPECT_EQ(found("3090 24GB"), "rtx-3090-24gb");
+  EXPECT_EQ(found("3090Ti"), "rtx-3090-ti-24gb");
+  EXPECT_EQ(found("3080 Ti"), "rtx-3080-ti-12gb");
+  EXPECT_EQ(found("3080 12GB"), "rtx-3080-12gb");
+  EXPECT_EQ(found("2080 Ti"), "rtx-2080-ti-11gb");
+  EXPECT_EQ(found("5080"), "rtx-5080-16gb");
+  EXPECT_EQ(found("5070 Ti"), "rtx-5070-ti-16gb");
+  EXPECT_EQ(found("5060 Ti"), "rtx-5060-ti-16gb");
+  EXPECT_EQ(found("3070"), "rtx-3070-8gb");
+  // There is a board of that name, which is not known.
+  for (const char* name : {"2080", "5070", "4060", "4070 SUPER", "2080 SUPER"}) {
+    EXPECT_NE(found(name).find("is not known"), std::string::npos) << name;
+  }
 }
 
 TEST(Catalogue, AmbiguousNamesAreRefusedWithTheCandidates) {
@@ -92,7 +164,8 @@ TEST(Catalogue, AmbiguousNamesAreRefusedWithTheCandidates) {
   EXPECT_EQ(error.code, ErrorCode::usage);
   EXPECT_EQ(error.to_string(),
             "device 'A100-80GB' is ambiguous (it may be a100-sxm-80gb, a100-pcie-80gb)");
-  for (const char* name : {"A100", "H100", "H100-80GB", "V100 16GB", "rtx", "80gb"}) {
+  for (const char* name : {"A100", "H100", "H100-80GB", "V100 16GB", "rtx", "80gb", "A800",
+                           "RTX 6000", "RTX PRO 6000", "3080", "RTX 3080"}) {
     EXPECT_NE(found(name).find("ambiguous"), std::string::npos) << name;
   }
 }
@@ -129,6 +202,10 @@ TEST(Catalogue, MeasurementsGetAStatedDefault) {
   EXPECT_EQ(name("2x RTX3090"), "rtx-3090-24gb");
   EXPECT_EQ(name("V100 16GB"), "v100-sxm2-16gb");
   EXPECT_EQ(name("RTX 3060 12GB"), "rtx-3060-12gb");
+  EXPECT_EQ(name("4x RTX A6000"), "rtx-a6000-48gb");
+  EXPECT_EQ(name("A800"), "a800-sxm-80gb");
+  EXPECT_EQ(name("RTX 3080"), "rtx-3080-10gb");
+  EXPECT_EQ(name("RTX PRO 6000"), "rtx-pro-6000-workstation-96gb");
   EXPECT_FALSE(catalogue().find_for_measurement("8 GPUs"));
   EXPECT_FALSE(catalogue().find_for_measurement(""));
 }
@@ -185,6 +262,13 @@ TEST(Catalogue, AutoAsksTheDriver) {
   EXPECT_EQ(h100.memory.value, Bytes(81559 * kMiB));
   EXPECT_EQ(catalogue().find("auto,bandwidth=1TB/s", detector("NVIDIA H200", 143771))->name,
             "h200-sxm-141gb");
+  // Of one product, the one with as much memory.
+  EXPECT_EQ(catalogue().find("auto", detector("NVIDIA GeForce RTX 3080", 10240))->name,
+            "rtx-3080-10gb");
+  EXPECT_EQ(catalogue().find("auto", detector("NVIDIA GeForce RTX 3080", 12288))->name,
+            "rtx-3080-12gb");
+  EXPECT_EQ(catalogue().find("auto", detector("NVIDIA GeForce RTX 4060 Ti", 8188)).error().code,
+            ErrorCode::unavailable);
   // A part of such a GPU (MIG) is not that GPU.
   EXPECT_EQ(catalogue().find("auto", detector("NVIDIA H200", 20000)).error().code,
             ErrorCode::unavailable);

@@ -35,7 +35,8 @@ std::vector<std::string> split(std::string_view name) {
   return words;
 }
 
-// "rtx3090" -> "rtx", "3090"; "4070ti" -> "4070", "ti"; "sxm4" -> "sxm"; "80g" -> "80gb".
+// "rtx3090" -> "rtx", "3090"; "4070ti" -> "4070", "ti"; "4080super" -> "4080", "super"; "sxm4" ->
+// "sxm"; "80g" -> "80gb".
 void append_normal(std::vector<std::string>& words, const std::string& word) {
   if (word.starts_with("rtx") && word.size() > 3) {
     words.emplace_back("rtx");
@@ -43,6 +44,9 @@ void append_normal(std::vector<std::string>& words, const std::string& word) {
   } else if (is_number_with(word, "ti")) {
     words.push_back(word.substr(0, word.size() - 2));
     words.emplace_back("ti");
+  } else if (is_number_with(word, "super")) {
+    words.push_back(word.substr(0, word.size() - 5));
+    words.emplace_back("super");
   } else if (word.starts_with("sxm") && word.size() == 4 && is_digit(word[3])) {
     words.emplace_back("sxm");
   } else if (is_number_with(word, "gib")) {

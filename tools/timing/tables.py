@@ -45,14 +45,10 @@ class Sample:
 
 
 # Devices of the tables that data/devices.json does not have.
-# P4, P100: NeuSight's device_configs. H800: an H100 SXM with slower links (InferSim gives 989 TFLOP/s,
-# 3.35 TB/s). H20: InferSim, 148 TFLOP/s and 4.0 TB/s; 78 SMs and 60 MB of L2 are the driver's figures
-# as users print them, not the maker's.
+# P4, P100: NeuSight's device_configs.
 OTHER_DEVICES = {
     "p4": Device("p4", {"fp32": 5.699e12}, 192e9, 2 * 2**20, 20),
     "p100-pcie-16gb": Device("p100-pcie-16gb", {"fp32": 9.519e12}, 732e9, 4 * 2**20, 56),
-    "h800": Device("h800", {"fp8": 1978.9e12, "bf16": 989.4e12, "fp16": 989.4e12, "fp32": 67e12}, 3.35e12, 50 * 2**20, 132),
-    "h20": Device("h20", {"fp8": 296e12, "bf16": 148e12, "fp16": 148e12, "fp32": 44e12}, 4.0e12, 60 * 2**20, 78),
 }
 
 NEUSIGHT_NAMES = {
@@ -201,13 +197,16 @@ def _prefill_sample(source, device, row, seconds):
     return _attention_sample("attention_prefill", source, device, numbers, seconds)
 
 
+INFERSIM_DEVICES = {"h20": "h20-96gb", "h800": "h800-sxm-80gb"}
+
+
 def infersim(data):
     """InferSim's GEMM and decode attention (32 heads, 8 for keys and values) on H20 and H800."""
     folder = data / "performance/infersim"
-    for device in ("h20", "h800"):
-        for row in csv.DictReader((folder / f"gemm_{device}_data.csv").open()):
+    for short, device in INFERSIM_DEVICES.items():
+        for row in csv.DictReader((folder / f"gemm_{short}_data.csv").open()):
             yield _fp8_gemm_sample(device, row)
-        for row in csv.DictReader((folder / f"mha_decode_{device}_32-8-128.csv").open()):
+        for row in csv.DictReader((folder / f"mha_decode_{short}_32-8-128.csv").open()):
             if row["kv_dtype"] != "bf16":
                 continue
             numbers = (int(row["batch_size"]), 32, 8, 128, 1, int(row["kv_len"]))
