@@ -30,7 +30,8 @@ StreamOrder::Ticket StreamOrder::record_ours(int64_t stream) {
   if (own == kNone) return 0;
   if (events_.empty()) events_.resize(kKeptEvents);
   ++knows_[own][own];
-  events_[++last_ % kKeptEvents] = {last_, knows_[own]};
+  ++last_;
+  events_[last_ % kKeptEvents] = {last_, knows_[own]};
   return last_;
 }
 
