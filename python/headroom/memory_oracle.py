@@ -257,9 +257,10 @@ def add_adapter(model, options):
         targets = "all-linear"
     if options.ia3:
         return get_peft_model(model, IA3Config(target_modules=targets))
+    task = "SEQ_CLS" if options.head == "sequence_classification" else None  # trains a copy of the head, too
     settings = LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank,
                           lora_dropout=options.lora_dropout, target_modules=targets,
-                          use_dora=options.dora)
+                          use_dora=options.dora, task_type=task)
     adapted = get_peft_model(model, settings)
     # A pipeline's stages are asked for one by one; adapters are in them, and peft's own module is not needed.
     return adapted.get_base_model() if options.schedule else adapted

@@ -94,10 +94,17 @@ Result<void> take_quantization_config(Scenario& s) {
 }
 
 Result<void> check_architecture(Scenario& s) {
-  if (s.traced || s.task != model::Task::causal_lm) return {};
+  if (s.traced || s.task == model::Task::sequence_classification) return {};
   HEADROOM_ASSIGN(const auto names, s.model->view().optional_array("architectures", kNamesMax));
   if (!names || names->empty()) return {};
   HEADROOM_ASSIGN(const std::string name, names->front().to_string());
+  if (name.ends_with("ForSequenceClassification")) {
+    s.warnings.push_back("config.json is of a " + name.substr(0, 60) +
+                         ", for which --task sequence-classification answers; this answer is of "
+                         "the task that its family has otherwise");
+    return {};
+  }
+  if (s.task != model::Task::causal_lm) return {};
   constexpr std::array kWithHeads{"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
   const auto ends_so = [&](const char* end) { return name.ends_with(end); };
   if (std::ranges::any_of(kWithHeads, ends_so)) return {};

@@ -56,6 +56,8 @@ constexpr std::array kRules{
     IdleRule{"sync-each-batch",
              [](const FitQuestion& q) { return !is_fsdp(q.division) || q.stages > 1; },
              "it belongs to --method fsdp1:N and fsdp2:N, without a pipeline"},
+    IdleRule{"labels", [](const FitQuestion& q) { return !q.classifies; },
+             "it belongs to --task sequence-classification"},
     IdleRule{"pipeline-schedule", [](const FitQuestion& q) { return q.stages == 1; },
              "it belongs to --method pp:N"},
     IdleRule{"reduce-bucket-size", is_no_zero, kNoZero},

@@ -56,6 +56,7 @@ constexpr std::array<Word<step::PipelineSchedule>, 5> kSchedules{
      {"zero-bubble", step::PipelineSchedule::zero_bubble},
      {"zbv", step::PipelineSchedule::zero_bubble_v},
      {"dualpipev", step::PipelineSchedule::dual_pipe_v}}};
+constexpr std::array<Word<bool>, 2> kTasks{{{"own", false}, {"sequence-classification", true}}};
 constexpr std::array<Word<Float8>, 3> kFloat8s{
     {{"none", Float8::none}, {"tensorwise", Float8::tensorwise}, {"rowwise", Float8::rowwise}}};
 constexpr std::array<Word<step::Reshards>, 3> kReshards{
@@ -181,7 +182,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 61> kFields{{
+constexpr std::array<Field, 63> kFields{{
     {{"device", "NAME",
       "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here); with figures of your "
       "own: h100-sxm-80gb,power=500W"},
@@ -190,6 +191,14 @@ constexpr std::array<Field, 61> kFields{{
      [](FitQuestion& q, std::string_view w) { return count("batch", w, 1'000'000, q.batch); }},
     {{"seq", "N", "tokens in a sequence"},
      [](FitQuestion& q, std::string_view w) { return count("seq", w, 100'000'000, q.seq); }},
+    {{"task", "NAME",
+      "what is trained: own (of a language model the next token, say), or sequence-classification "
+      "(transformers' ...ForSequenceClassification)"},
+     [](FitQuestion& q, std::string_view w) { return choose("task", w, kTasks, q.classifies); }},
+    {{"labels", "N", "classes of sequence-classification; else the config's, two if it names none"},
+     [](FitQuestion& q, std::string_view w) {
+       return count("labels", w, 1'000'000, q.labels.emplace());
+     }},
     {{"decoder-seq", "N", "tokens that an encoder-decoder model predicts; else as many as --seq"},
      [](FitQuestion& q, std::string_view w) {
        return count("decoder-seq", w, 100'000'000, q.decoder_seq.emplace());
@@ -560,6 +569,8 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   add("grad-accum", std::to_string(q.grad_accum));
   if (q.global_batch) add("global-batch", std::to_string(*q.global_batch));
   add("clip", q.clip ? number_words(*q.clip) : "none");
+  if (q.classifies) add("task", "sequence-classification");
+  if (q.labels) add("labels", std::to_string(*q.labels));
   if (q.decoder_seq) add("decoder-seq", std::to_string(*q.decoder_seq));
   if (q.vocab) add("vocab", std::to_string(*q.vocab));
   add("torch", q.torch);

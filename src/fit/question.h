@@ -183,6 +183,8 @@ struct FitQuestion {
   int64_t grad_accum = 1;
   std::optional<int64_t> global_batch;  // sequences a step, on all devices; decides grad_accum
   std::optional<double> clip;           // the norm; none: no clipping
+  bool classifies = false;              // whole sequences, instead of the family's own task
+  std::optional<int64_t> labels;        // of that; none: the config's
   std::optional<int64_t> decoder_seq;   // of a decoder beside an encoder; none: as long as seq
   std::optional<int64_t> vocab;         // in place of the config's
   std::string torch = "2.13";

@@ -174,6 +174,7 @@ class GraphBuilder {
   Var sum(Var x, std::vector<int64_t> dims, bool keepdim);
   Var mean(Var x, std::vector<int64_t> dims, bool keepdim);
   Var amax(Var x, int dim, bool keepdim);
+  Var argmax(Var x, int dim);
   Var vector_norm(Var x, int dim);                     // of what needs no gradient
   std::vector<Var> max(Var x, int dim, bool keepdim);  // values, indices
   Var cumsum(Var x, int dim, std::optional<DType> dtype = {});

@@ -210,6 +210,9 @@ Var GraphBuilder::sum(Var x, std::vector<int64_t> dims, bool keepdim) {
 Var GraphBuilder::mean(Var x, std::vector<int64_t> dims, bool keepdim) {
   return apply(OpKind::mean, inputs(std::move(x)), reduced(std::move(dims), keepdim));
 }
+Var GraphBuilder::argmax(Var x, int dim) {
+  return apply(OpKind::argmax, inputs(std::move(x)), reduced({dim}, false));
+}
 Var GraphBuilder::amax(Var x, int dim, bool keepdim) {
   return apply(OpKind::amax, inputs(std::move(x)), reduced({dim}, keepdim));
 }

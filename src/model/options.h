@@ -51,6 +51,7 @@ struct BuildOptions {
   bool attention_mask = false;        // a padding mask that is not all ones is passed in
   bool compiled = false;              // as a whole: no kernel is left to mask by itself
   std::optional<int64_t> vocabulary;  // instead of the config's
+  std::optional<int64_t> classes;     // of whole sequences; none: the family's own task
   // One rank's, in order: each becomes a chunk of the graph. Empty: the whole model.
   std::vector<ModelPart> parts;
 };

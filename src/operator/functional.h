@@ -96,6 +96,7 @@ Tensor dropout(Eager& e, const Tensor& self, double probability, bool train);
 Tensor sum(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
 Tensor mean(Eager& e, const Tensor& self, std::span<const int> dims, bool keepdim);
 Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim);
+Tensor argmax(Eager& e, const Tensor& self, int dim);
 // torch.linalg.norm along a dimension, which goes; of what needs no gradient.
 Tensor vector_norm(Eager& e, const Tensor& self, int dim);
 Tensor cumsum(Eager& e, const Tensor& self, int dim, std::optional<DType> dtype = {});

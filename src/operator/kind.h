@@ -93,6 +93,7 @@ enum class OpGroup : uint8_t {
   X(sum, elementwise)                \
   X(mean, elementwise)               \
   X(amax, elementwise)               \
+  X(argmax, elementwise)             \
   X(vector_norm, elementwise)        \
   X(cumsum, elementwise)             \
   X(softmax, softmax)                \

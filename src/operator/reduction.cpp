@@ -80,6 +80,11 @@ Tensor amax(Eager& e, const Tensor& self, int dim, bool keepdim) {
   return reduce(e, OpKind::amax, self, dims, keepdim, self.dtype());
 }
 
+Tensor argmax(Eager& e, const Tensor& self, int dim) {
+  const int dims[] = {dim};
+  return reduce(e, OpKind::argmax, self, dims, false, DType::i64);
+}
+
 Tensor vector_norm(Eager& e, const Tensor& self, int dim) {
   const int dims[] = {dim};
   return reduce(e, OpKind::vector_norm, self, dims, false, self.dtype());

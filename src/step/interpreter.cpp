@@ -188,6 +188,8 @@ Tensor run_activation(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return op::sum(e, in[0], all_dims(a), a.flag);
     case OpKind::mean:
       return op::mean(e, in[0], all_dims(a), a.flag);
+    case OpKind::argmax:
+      return op::argmax(e, in[0], dim_of(a));
     case OpKind::amax:
       return op::amax(e, in[0], dim_of(a), a.flag);
     case OpKind::vector_norm:

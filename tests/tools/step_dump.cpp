@@ -280,6 +280,7 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
     lora.model_type = model_type;
     lora.autocast = !words["autocast"].empty();
     lora.require_input_gradients = is_checkpointed(words);
+    lora.trains_head = !words["classes"].empty();
     HEADROOM_ASSIGN(graph, headroom::step::apply_lora(graph, lora));
   }
   if (words["ia3"] == "1") {
@@ -510,6 +511,7 @@ int main(int argc, char** argv) {
   headroom::model::BuildOptions build;
   build.batch = std::max(1, std::atoi(words["batch"].c_str()));
   build.sequence = std::max(1, std::atoi(words["seq"].c_str()));
+  if (const int classes = std::atoi(words["classes"].c_str()); classes > 0) build.classes = classes;
   if (const int length = std::atoi(words["decoder_seq"].c_str()); length > 0) {
     build.decoder_sequence = length;
   }

@@ -115,6 +115,7 @@ Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
     options.model_type = model_type;
     options.adapter_dtype = dtype_of(s.question.lora_dtype);
     options.require_input_gradients = checkpoints;
+    options.trains_head = s.build.classes.has_value();
     return step::apply_ia3(graph, options);
   }
   step::LoraOptions options;
@@ -130,6 +131,7 @@ Result<model::Graph> with_adapters(const Scenario& s, const model::Graph& graph,
     options.input_dtype = op::DType::f32;
   }
   options.require_input_gradients = checkpoints;
+  options.trains_head = s.build.classes.has_value();
   return step::apply_lora(graph, options);
 }
 

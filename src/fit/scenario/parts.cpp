@@ -465,6 +465,7 @@ Result<void> check_tensor_parallel(const Scenario& s) {
 
 // Within fully_shard's groups, as torchtitan has it.
 Result<void> check_context_parallel(const FitQuestion& q) {
+  if (q.classifies) return unsupported("method", "shared sequences of which a class is found");
   if (q.tensor_ranks > 1 && !q.sequence_parallel) {
     return unsupported("method", "context parallelism beside transformers' tensor parallelism",
                        "--sequence-parallel true is");

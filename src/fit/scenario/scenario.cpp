@@ -180,6 +180,24 @@ void set_train(Scenario& s) {
   if (q.stages > 1) set_pipeline(s);
 }
 
+// A class for each sequence, where that is asked for in place of the family's own task.
+Result<void> classify_sequences(Scenario& s, const model::Family& family) {
+  if (!model::classifies_sequences(family)) {
+    return Error{ErrorCode::unavailable,
+                 "'" + std::string(family.model_type) +
+                     "' has no head in transformers that classifies sequences, or none that is "
+                     "modelled",
+                 "--task", "leave it out, or trace a function of your own (file.py:function)"};
+  }
+  HEADROOM_ASSIGN(const int64_t labels, model::label_count(s.model->view()));
+  s.task = model::Task::sequence_classification;
+  s.build.classes = s.question.labels.value_or(labels);
+  if (!s.question.labels) {
+    s.derived.push_back({"labels", std::to_string(labels), SettingOrigin::config});
+  }
+  return {};
+}
+
 // What a step of this family is; --decoder-seq is for those that have a decoder of their own.
 Result<void> set_task(Scenario& s) {
   if (!s.traced) {
@@ -187,12 +205,16 @@ Result<void> set_task(Scenario& s) {
                     model::find_family(s.model->view(), {s.question.assume}));
     s.task = family->task;
     s.assumes = family->assumes;
+    if (s.question.classifies) HEADROOM_TRY(classify_sequences(s, *family));
+  } else if (s.question.classifies) {
+    return Error{ErrorCode::usage, "a function of your own says itself what is trained", "--task",
+                 "leave it out"};
   }
   if (s.question.decoder_seq && s.task != model::Task::seq2seq_lm) {
     return Error{ErrorCode::usage, "this model has no decoder beside an encoder", "--decoder-seq",
                  "leave it out"};
   }
-  if (s.task != model::Task::causal_lm) {
+  if (s.task != model::Task::causal_lm && !s.question.classifies) {
     s.derived.push_back({"task", std::string(task_name(s.task)), SettingOrigin::derived});
   }
   return {};

@@ -193,14 +193,16 @@ bool build_part(GraphBuilder& g, const DecoderFrame& frame, const BuildOptions& 
     is_last_chunk ? g.set_outputs(Var(), Var(), {&x}) : g.end_chunk(x);
     return !decoder.passes_on_more();
   }
-  const LmHead head(g, "lm_head", frame.vocabulary, frame.hidden,
+  const LmHead head(g, options, "lm_head", frame.vocabulary, frame.hidden,
                     frame.tied ? decoder.embedding_weight() : Var(), frame.head_bias);
   const Var input = input_of(g, frame, options, part);
   Var labels;
-  if (options.labels) {
-    labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
-  }
+  if (options.labels) labels = labels_input(g, options);
   Var x = decoder(g, options, input);
+  if (options.classes) {
+    head.finish(g, options, x, input, labels, frame.vocabulary, frame.own_loss);
+    return true;
+  }
   Var logits = head_logits(g, frame, x, head.weight, head.bias);
   // A stage's own forward() is left before its loss is taken.
   if (!options.parts.empty()) x = Var();

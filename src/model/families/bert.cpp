@@ -1,10 +1,12 @@
-// BERT (transformers' BertForMaskedLM): an encoder with a norm after each part, and a head that
-// predicts every token from the hidden states, with the embedding's weight.
+// BERT: an encoder with a norm after each part, and a head that predicts every token from the
+// hidden states, with the embedding's weight (transformers' BertForMaskedLM), or one that finds a
+// class from the first token's (BertForSequenceClassification).
 #include "model/families/bert.h"
 
 #include <string>
 #include <vector>
 
+#include "model/blocks/head.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/loss.h"
 #include "model/blocks/norm.h"
@@ -18,7 +20,7 @@ namespace {
 
 struct Config {
   int64_t vocabulary, positions, types, hidden, inner, layers, heads;
-  double hidden_dropout, attention_dropout;
+  double hidden_dropout, attention_dropout, classifier_dropout;
   Activation activation;
   bool tied;
 };
@@ -35,6 +37,7 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   c.heads = in.size({"num_attention_heads"}, 12, kHeadsMax);
   c.hidden_dropout = in.dropout("hidden_dropout_prob", 0.1, options);
   c.attention_dropout = in.dropout("attention_probs_dropout_prob", 0.1, options);
+  c.classifier_dropout = in.dropout("classifier_dropout", c.hidden_dropout, options);
   c.activation = in.activation("hidden_act", Activation::gelu);
   c.tied = in.flag("tie_word_embeddings", true);
   in.require(c.hidden % c.heads == 0, "num_attention_heads", "the heads do not divide hidden_size");
@@ -182,31 +185,93 @@ class Head {
   Var weight_, decoder_bias_;
 };
 
+// BertPooler and the classifier on it.
+class Classifier {
+ public:
+  Classifier(GraphBuilder& g, const Config& c, int64_t classes)
+      : pooler_(g, "bert.pooler.dense", c.hidden, c.hidden, true),
+        weight_(g.parameter(kName + ".weight", {classes, c.hidden}, ParameterRole::lm_head)),
+        bias_(g.parameter(kName + ".bias", {classes}, ParameterRole::bias)),
+        dropout_(c.classifier_dropout) {}
+
+  // What the pooler answered is held by the model's outputs.
+  Var pool(GraphBuilder& g, const Var& hidden) const {
+    const Var first = g.select(hidden, 1, 0);
+    Var x = pooler_(g, first);
+    x = g.tanh(x);
+    return x;
+  }
+  Var operator()(GraphBuilder& g, const Var& pooled) const {
+    const Var x = g.dropout(pooled, dropout_);
+    RegionScope region(g, RegionKind::lm_head, kName, {&x});
+    Var logits = g.linear(x, weight_, bias_);
+    region.leave({&logits});
+    return logits;
+  }
+
+ private:
+  inline static const std::string kName = "classifier";
+  Linear pooler_;
+  Var weight_, bias_;
+  double dropout_;
+};
+
+// What both heads stand on.
+class Encoder {
+ public:
+  Encoder(GraphBuilder& g, const Config& c) : embeddings(g, c, "bert.embeddings") {
+    for (int64_t i = 0; i < c.layers; ++i) {
+      layers_.emplace_back(g, c, "bert.encoder.layer." + std::to_string(i));
+    }
+  }
+  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& embedded) const {
+    Var x = embedded;
+    for (const Layer& layer : layers_) x = layer(g, options, x);
+    return x;
+  }
+  const Embeddings embeddings;
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+void classify(GraphBuilder& g, const Config& c, const BuildOptions& options) {
+  const Encoder encoder(g, c);
+  const Classifier classifier(g, c, *options.classes);
+  const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
+  const Var labels = labels_input(g, options);
+  Var x, pooled;
+  {
+    const Var embedded = encoder.embeddings(g, options, ids);
+    x = encoder(g, options, embedded);
+    pooled = classifier.pool(g, x);
+  }
+  const Var logits = classifier(g, pooled);
+  const Var loss = token_loss(g, options, logits, labels, *options.classes);
+  g.set_outputs(loss, logits, {});
+}
+
+void fill_in(GraphBuilder& g, const Config& c, const BuildOptions& options) {
+  const Encoder encoder(g, c);
+  const Head head(g, c, encoder.embeddings.words);
+  const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
+  const Var labels = labels_input(g, options);
+  Var x;
+  {
+    const Var embedded = encoder.embeddings(g, options, ids);
+    x = encoder(g, options, embedded);
+  }
+  const Var logits = head(g, x);
+  const Var loss = token_loss(g, options, logits, labels, c.vocabulary);
+  g.set_outputs(loss, logits, {});
+}
+
 }  // namespace
 
 Result<Graph> build_bert(const text::JsonView& json, const BuildOptions& options) {
   HEADROOM_ASSIGN(const Config c, read_config(json, options));
   GraphBuilder g;
-  {
-    const Embeddings embeddings(g, c, "bert.embeddings");
-    std::vector<Layer> layers;
-    for (int64_t i = 0; i < c.layers; ++i) {
-      layers.emplace_back(g, c, "bert.encoder.layer." + std::to_string(i));
-    }
-    const Head head(g, c, embeddings.words);
-    const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
-
-    Var x;
-    {
-      const Var embedded = embeddings(g, options, ids);
-      x = embedded;
-      for (const Layer& layer : layers) x = layer(g, options, x);
-    }
-    const Var logits = head(g, x);
-    const Var loss = token_loss(g, options, logits, labels, c.vocabulary);
-    g.set_outputs(loss, logits, {});
-  }
+  options.classes ? classify(g, c, options) : fill_in(g, c, options);
   return g.finish();
 }
 

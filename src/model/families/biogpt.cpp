@@ -134,9 +134,10 @@ Result<Graph> build_biogpt(const text::JsonView& json, const BuildOptions& optio
       layers.emplace_back(g, c, "biogpt.layers." + std::to_string(i));
     }
     const LayerNorm norm(g, "biogpt.layer_norm", c.hidden);
-    const LmHead head(g, "output_projection", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "output_projection", c.vocabulary, c.hidden,
+                      c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -152,7 +153,7 @@ Result<Graph> build_biogpt(const text::JsonView& json, const BuildOptions& optio
       for (const Layer& layer : layers) x = layer(g, options, x, mask, positions);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -152,9 +152,9 @@ Result<Graph> build_bloom(const text::JsonView& json, const BuildOptions& reques
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -171,7 +171,7 @@ Result<Graph> build_bloom(const text::JsonView& json, const BuildOptions& reques
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

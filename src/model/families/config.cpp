@@ -42,4 +42,12 @@ void ConfigReader::require(bool condition, const char* name, const std::string& 
   if (!condition && !error_) error_ = json_.error_at(name, message);
 }
 
+int64_t read_classes(ConfigReader& in, const text::JsonView& json) {
+  const auto labels = json.optional_object("id2label");
+  in.require(labels.has_value(), "id2label", "expected an object");
+  const int64_t named =
+      labels && *labels ? static_cast<int64_t>((*labels)->json().members().size()) : int64_t{2};
+  return in.size({"num_labels"}, named);
+}
+
 }  // namespace headroom::model

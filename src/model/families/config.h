@@ -54,4 +54,7 @@ class ConfigReader {
   std::optional<Error> error_;
 };
 
+// A class for each label that the config names, two where it names none.
+[[nodiscard]] int64_t read_classes(ConfigReader& in, const text::JsonView& json);
+
 }  // namespace headroom::model

@@ -304,9 +304,9 @@ Result<Graph> build_falcon(const text::JsonView& json, const BuildOptions& optio
     const Dims half{(c.head_dim + 1) / 2};
     const Var frequencies = g.buffer("transformer.rotary_emb.inv_freq", half, DType::f32, false);
     g.buffer("transformer.rotary_emb.original_inv_freq", half, DType::f32, false);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -329,7 +329,7 @@ Result<Graph> build_falcon(const text::JsonView& json, const BuildOptions& optio
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

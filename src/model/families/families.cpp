@@ -39,6 +39,8 @@ std::string_view task_name(Task task) {
       return "seq2seq_lm";
     case Task::image_classification:
       return "image_classification";
+    case Task::sequence_classification:
+      return "sequence_classification";
   }
   return "";
 }
@@ -52,6 +54,8 @@ std::string_view meaning_of_seq(Task task) {
     case Task::seq2seq_lm:
       return "an encoder reads --seq tokens, a decoder predicts --decoder-seq (as many unless "
              "said)";
+    case Task::sequence_classification:
+      return "finds a class for each sequence of --seq tokens";
     case Task::image_classification:
       return "classifies images: the config says how many tokens one is, and --seq is not read";
   }
@@ -69,6 +73,21 @@ constexpr std::string_view kSparsityIsAMask =
     "SDPA attention; kernels that read chosen keys alone are not modelled";
 
 }  // namespace
+
+bool classifies_sequences(const Family& family) {
+  // Those that have none (models/auto/modeling_auto.py, 5.23); T5's runs a decoder of its own.
+  constexpr auto kHaveNone = std::to_array<std::string_view>(
+      {"codegen", "glm4_moe", "glm_moe_dsa", "granite", "granitemoe", "kimi_k2", "minimax_m2",
+       "qwen3_5_moe", "qwen3_5_moe_text", "t5", "vit"});
+  return std::ranges::find(kHaveNone, family.model_type) == kHaveNone.end();
+}
+
+Result<int64_t> label_count(const text::JsonView& config) {
+  ConfigReader in(config);
+  const int64_t count = read_classes(in, config);
+  if (in.error()) return *in.error();
+  return count;
+}
 
 std::span<const Family> families() {
   static constexpr auto kFamilies = std::to_array<Family>({

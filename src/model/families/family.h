@@ -14,10 +14,11 @@ namespace headroom::model {
 
 // What a training step of it is.
 enum class Task : uint8_t {
-  causal_lm,             // every token predicts the next one
-  masked_lm,             // every token is predicted in its place
-  seq2seq_lm,            // an encoder reads, a decoder predicts
-  image_classification,  // a batch of images, one class each
+  causal_lm,               // every token predicts the next one
+  masked_lm,               // every token is predicted in its place
+  seq2seq_lm,              // an encoder reads, a decoder predicts
+  image_classification,    // a batch of images, one class each
+  sequence_classification  // one class for a sequence of tokens
 };
 
 // "causal_lm".
@@ -32,6 +33,12 @@ struct Family {
   // What figures of it take for granted about how it is run, for people; empty: nothing special.
   std::string_view assumes = {};
 };
+
+// Whether transformers has a ...ForSequenceClassification of the architecture that is modelled.
+[[nodiscard]] bool classifies_sequences(const Family& family);
+// Of the config's labels: two where it names none. Errors: "num_labels" or "id2label" of another
+// type.
+[[nodiscard]] Result<int64_t> label_count(const text::JsonView& config);
 
 // All families, sorted by name.
 [[nodiscard]] std::span<const Family> families();

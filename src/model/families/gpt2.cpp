@@ -140,9 +140,9 @@ Result<Graph> build_gpt2(const text::JsonView& json, const BuildOptions& options
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -156,7 +156,7 @@ Result<Graph> build_gpt2(const text::JsonView& json, const BuildOptions& options
       for (const Layer& layer : layers) x = layer(g, options, x, mask, positions);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

@@ -177,9 +177,9 @@ Result<Graph> build_gpt_bigcode(const text::JsonView& json, const BuildOptions& 
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
     g.buffer("transformer.bias", {c.positions, c.positions}, DType::boolean, false);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -192,7 +192,7 @@ Result<Graph> build_gpt_bigcode(const text::JsonView& json, const BuildOptions& 
       for (const Layer& layer : layers) x = layer(g, options, x, mask);
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

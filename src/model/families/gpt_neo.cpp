@@ -156,9 +156,9 @@ Result<Graph> build_gpt_neo(const text::JsonView& json, const BuildOptions& requ
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -175,7 +175,7 @@ Result<Graph> build_gpt_neo(const text::JsonView& json, const BuildOptions& requ
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLateFloat32Loss);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLateFloat32Loss);
   }
   return g.finish();
 }

@@ -224,9 +224,9 @@ Result<Graph> build(const text::JsonView& json, const BuildOptions& options, boo
       layers.emplace_back(g, c, "transformer.h." + std::to_string(i));
     }
     const LayerNorm norm(g, "transformer.ln_f", c.hidden);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var(), true);
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? tokens : Var(), true);
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -241,7 +241,7 @@ Result<Graph> build(const text::JsonView& json, const BuildOptions& options, boo
       }
       x = norm(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLateFloat32Loss);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLateFloat32Loss);
   }
   return g.finish();
 }

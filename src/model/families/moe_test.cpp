@@ -88,7 +88,8 @@ TEST(Mixtral, LoopFollowsTheRowsOfExperts) {
   EXPECT_EQ(count_of(*graph, OpKind::index_add_assign), 2U);
 }
 
-// FlashAttention-2 takes values that are as wide as keys: narrower ones are filled up, a layer each.
+// FlashAttention-2 takes values that are as wide as keys: narrower ones are filled up, a layer
+// each.
 TEST(Deepseek, NarrowValuesAreFilledUpForFlashAttention) {
   BuildOptions options;
   options.attention = Attention::flash_attention_2;

@@ -160,9 +160,9 @@ Result<Graph> build_opt(const text::JsonView& json, const BuildOptions& options)
     for (int64_t i = 0; i < c.layers; ++i) {
       layers.emplace_back(g, c, path + "layers." + std::to_string(i));
     }
-    const LmHead head(g, "lm_head", c.vocabulary, c.embedded, c.tied ? tokens : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.embedded, c.tied ? tokens : Var());
     const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-    const Var labels = g.input("labels", {options.batch, options.sequence}, DType::i64);
+    const Var labels = labels_input(g, options);
 
     Var x;
     {
@@ -178,7 +178,7 @@ Result<Graph> build_opt(const text::JsonView& json, const BuildOptions& options)
       if (c.final_norm) x = norm(g, x);
       if (project_out) x = (*project_out)(g, x);
     }
-    head.finish(g, options, x, labels, c.vocabulary, kLossInModelType);
+    head.finish(g, options, x, ids, labels, c.vocabulary, kLossInModelType);
   }
   return g.finish();
 }

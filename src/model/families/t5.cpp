@@ -339,7 +339,7 @@ Result<Graph> build_t5(const text::JsonView& json, const BuildOptions& options) 
         g.parameter("shared.weight", {c.vocabulary, c.hidden}, ParameterRole::embedding);
     const Stack encoder(g, c, shared, false);
     const Stack decoder(g, c, shared, true);
-    const LmHead head(g, "lm_head", c.vocabulary, c.hidden, c.tied ? shared : Var());
+    const LmHead head(g, options, "lm_head", c.vocabulary, c.hidden, c.tied ? shared : Var());
     const Var ids = g.input("input_ids", {options.batch, c.source}, DType::i64);
     const Var labels = g.input("labels", {options.batch, c.target}, DType::i64);
 

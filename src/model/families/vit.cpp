@@ -53,15 +53,6 @@ std::array<int64_t, 2> read_square(ConfigReader& in, const text::JsonView& json,
   return sides;
 }
 
-// A class for each label that the config names, two where it names none.
-int64_t read_classes(ConfigReader& in, const text::JsonView& json) {
-  const auto labels = json.optional_object("id2label");
-  in.require(labels.has_value(), "id2label", "expected an object");
-  const int64_t named =
-      labels && *labels ? static_cast<int64_t>((*labels)->json().members().size()) : int64_t{2};
-  return in.size({"num_labels"}, named);
-}
-
 Result<Config> read_config(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);
   Config c{};

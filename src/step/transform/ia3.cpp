@@ -90,7 +90,7 @@ class Ia3Writer {
       add_vector(site, modules.back());
     }
     Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });
-    name_as_peft_does(graph, std::move(modules));
+    name_as_peft_does(graph, std::move(modules), options_.trains_head);
     return graph;
   }
 

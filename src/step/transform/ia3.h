@@ -24,6 +24,7 @@ struct Ia3Options {
   // peft's autocast_adapter_dtype: float32, whatever the base is in. Empty: the base's type.
   std::optional<model::DType> adapter_dtype = model::DType::f32;
   bool require_input_gradients = false;  // as in LoraOptions
+  bool trains_head = false;              // the same
 };
 
 // Errors: no targets known for the architecture, no module of these names.

@@ -72,7 +72,7 @@ class LoraWriter {
     for (const auto& [weight, adapter] : adapters_) {
       modules.push_back(module_of(graph_.parameters[weight].name));
     }
-    name_as_peft_does(graph, std::move(modules));
+    name_as_peft_does(graph, std::move(modules), options_.trains_head);
     return graph;
   }
 

@@ -38,6 +38,7 @@ struct LoraOptions {
   bool autocast = false;
   // enable_input_require_grads: reentrant checkpoints need an input that wants a gradient.
   bool require_input_gradients = false;
+  bool trains_head = false;  // sequences are classified
 };
 
 // peft's choice for an architecture; empty where it has none.

@@ -88,12 +88,14 @@ PeftPlace peft_place(const Parameter& parameter) {
   return {std::move(module), PeftPlace::Part::other_adapter};
 }
 
-void name_as_peft_does(Graph& graph, std::vector<std::string> modules) {
+void name_as_peft_does(Graph& graph, std::vector<std::string> modules, bool trains_head) {
   std::ranges::sort(modules);
   for (Parameter& parameter : graph.parameters) {
-    if (!parameter.adapter) {
+    const std::string module = module_of(parameter.name);
+    if (trains_head && (module == "classifier" || module == "score")) {
+      parameter.name.insert(module.size(), ".modules_to_save.default");
+    } else if (!parameter.adapter) {
       parameter.trainable = false;
-      const std::string module = module_of(parameter.name);
       if (std::ranges::binary_search(modules, module)) {
         parameter.name.insert(module.size(), ".base_layer");
       }

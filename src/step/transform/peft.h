@@ -45,7 +45,8 @@ struct PeftPlace {
 [[nodiscard]] PeftPlace peft_place(const model::Parameter& parameter);
 
 // Freezes what is no adapter, and names everything as in a PeftModel; `modules` are those that are
-// wrapped.
-void name_as_peft_does(model::Graph& graph, std::vector<std::string> modules);
+// wrapped. With `trains_head` a model that classifies sequences trains a copy of its head, as
+// peft's task SEQ_CLS has it; the frozen one, a few numbers for each class, is left out.
+void name_as_peft_does(model::Graph& graph, std::vector<std::string> modules, bool trains_head);
 
 }  // namespace headroom::step
