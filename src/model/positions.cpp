@@ -1,15 +1,31 @@
 #include "model/positions.h"
 
+#include <algorithm>
+
 namespace headroom::model {
+
+namespace {
+
+// RoBERTa's positions begin behind that of padding, which is a row of the table as well.
+Result<int64_t> rows_before_the_first(const text::JsonView& config) {
+  HEADROOM_ASSIGN(const auto type, config.optional_string("model_type"));
+  if (!type || (*type != "roberta" && *type != "xlm-roberta")) return int64_t{0};
+  constexpr int64_t kMost = int64_t{1} << 30;
+  HEADROOM_ASSIGN(const auto padding, config.optional_int("pad_token_id", 0, kMost));
+  return padding.value_or(1) + 1;
+}
+
+}  // namespace
 
 Result<std::optional<int64_t>> positions_of(const text::JsonView& config) {
   constexpr int64_t kMost = int64_t{1} << 30;
+  HEADROOM_ASSIGN(const int64_t before, rows_before_the_first(config));
   HEADROOM_ASSIGN(const auto inner, config.optional_object("text_config"));
   for (const text::JsonView* part : {&config, inner ? &*inner : nullptr}) {
     if (part == nullptr) continue;
     for (const char* key : {"n_positions", "max_position_embeddings", "n_ctx"}) {
       HEADROOM_ASSIGN(const auto positions, part->optional_int(key, 1, kMost));
-      if (positions) return positions;
+      if (positions) return std::optional(std::max<int64_t>(*positions - before, 1));
     }
   }
   return std::optional<int64_t>();

@@ -16,7 +16,7 @@ WITHOUT = {"codegen", "glm4_moe", "glm_moe_dsa", "glm_moe_dsa_shared", "granite"
            "qwen3_5_moe", "t5", "t5_gated", "vit"}
 VARIANTS = {"falcon_rw", "gpt_neox_serial", "llama_tied", "phi_normed", "qwen3_next_dense", "stablelm_parallel"}
 CLASSIFIERS = [family for family in FAMILIES if family not in WITHOUT | VARIANTS]
-ALWAYS = {"bert", "gpt2", "llama", "opt", "qwen3_moe"}
+ALWAYS = {"bert", "roberta", "gpt2", "llama", "opt", "qwen3_moe"}
 
 
 def cases():

@@ -22,7 +22,7 @@ FAMILIES = [
     "glm", "glm4", "glm4_moe", "glm_moe_dsa", "glm_moe_dsa_shared", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_serial", "gpt_oss",
     "gptj", "granite", "granitemoe", "kimi_k2", "llama", "llama_tied", "minimax", "minimax_m2", "mistral",
     "mixtral", "opt", "opt_post_norm", "phi", "phi_normed", "phi3", "powerlm", "qwen2", "qwen2_moe",
-    "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next", "qwen3_next_dense", "stablelm", "stablelm_parallel", "starcoder2", "t5", "t5_gated", "vit",
+    "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_moe", "qwen3_next", "qwen3_next_dense", "roberta", "stablelm", "stablelm_parallel", "starcoder2", "t5", "t5_gated", "vit",
 ]
 
 # Families for which transformers has no SDPA implementation.

@@ -22,6 +22,7 @@
 #include "model/families/phi3.h"
 #include "model/families/qwen2.h"
 #include "model/families/qwen3_next.h"
+#include "model/families/roberta.h"
 #include "model/families/stablelm.h"
 #include "model/families/starcoder2.h"
 #include "model/families/t5.h"
@@ -131,10 +132,12 @@ std::span<const Family> families() {
       {"qwen3_5_text", build_qwen3_5, Task::causal_lm, kDeltaRuleInTorch},
       {"qwen3_moe", build_qwen3_moe},
       {"qwen3_next", build_qwen3_next, Task::causal_lm, kDeltaRuleInTorch},
+      {"roberta", build_roberta, Task::masked_lm},
       {"stablelm", build_stablelm},
       {"starcoder2", build_starcoder2},
       {"t5", build_t5, Task::seq2seq_lm},
       {"vit", build_vit, Task::image_classification},
+      {"xlm-roberta", build_roberta, Task::masked_lm},
   });
   return kFamilies;
 }

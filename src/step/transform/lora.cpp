@@ -48,6 +48,7 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"roberta", {"query", "value"}},
     {"stablelm", {"q_proj", "v_proj"}},
     {"t5", {"q", "v"}},
+    {"xlm-roberta", {"query", "value"}},
 });
 
 // What stands beside one module.
