@@ -8,7 +8,6 @@ namespace headroom::fit {
 namespace {
 
 constexpr int64_t kGroupMax = 1'000'000;
-constexpr size_t kNamesMax = 64;
 
 // As PyTorch prints it, with or without its "torch.".
 std::optional<std::string_view> words_of(std::string_view type) {
@@ -93,18 +92,27 @@ Result<void> take_quantization_config(Scenario& s) {
   return {};
 }
 
+namespace {
+
+// The class that the config is of; empty where it names none.
+Result<std::string> architecture_of(const Scenario& s) {
+  constexpr size_t kMost = 64;
+  HEADROOM_ASSIGN(const auto names, s.model->view().optional_array("architectures", kMost));
+  if (!names || names->empty()) return std::string();
+  return names->front().to_string();
+}
+
+}  // namespace
+
+Result<bool> names_a_classifier(const Scenario& s) {
+  HEADROOM_ASSIGN(const std::string name, architecture_of(s));
+  return name.ends_with("ForSequenceClassification");
+}
+
 Result<void> check_architecture(Scenario& s) {
-  if (s.traced || s.task == model::Task::sequence_classification) return {};
-  HEADROOM_ASSIGN(const auto names, s.model->view().optional_array("architectures", kNamesMax));
-  if (!names || names->empty()) return {};
-  HEADROOM_ASSIGN(const std::string name, names->front().to_string());
-  if (name.ends_with("ForSequenceClassification")) {
-    s.warnings.push_back("config.json is of a " + name.substr(0, 60) +
-                         ", for which --task sequence-classification answers; this answer is of "
-                         "the task that its family has otherwise");
-    return {};
-  }
-  if (s.task != model::Task::causal_lm) return {};
+  if (s.traced || s.task != model::Task::causal_lm) return {};
+  HEADROOM_ASSIGN(const std::string name, architecture_of(s));
+  if (name.empty()) return {};
   constexpr std::array kWithHeads{"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
   const auto ends_so = [&](const char* end) { return name.ends_with(end); };
   if (std::ranges::any_of(kWithHeads, ends_so)) return {};

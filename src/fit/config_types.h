@@ -15,6 +15,9 @@ Result<void> take_config_dtype(Scenario& scenario);
 // other than 4 bits.
 Result<void> take_quantization_config(Scenario& scenario);
 
+// "architectures": whether it names transformers' ...ForSequenceClassification.
+Result<bool> names_a_classifier(const Scenario& scenario);
+
 // "architectures": a warning where it names a class without a language model's head. To be called
 // once the task is known.
 Result<void> check_architecture(Scenario& scenario);

@@ -193,7 +193,7 @@ constexpr std::array<Field, 63> kFields{{
      [](FitQuestion& q, std::string_view w) { return count("seq", w, 100'000'000, q.seq); }},
     {{"task", "NAME",
       "what is trained: own (of a language model the next token, say), or sequence-classification "
-      "(transformers' ...ForSequenceClassification)"},
+      "(transformers' ...ForSequenceClassification); else what the config is of"},
      [](FitQuestion& q, std::string_view w) { return choose("task", w, kTasks, q.classifies); }},
     {{"labels", "N", "classes of sequence-classification; else the config's, two if it names none"},
      [](FitQuestion& q, std::string_view w) {

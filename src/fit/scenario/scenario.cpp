@@ -180,8 +180,16 @@ void set_train(Scenario& s) {
   if (q.stages > 1) set_pipeline(s);
 }
 
-// A class for each sequence, where that is asked for in place of the family's own task.
+// A class for each sequence in place of the family's own task, where that is asked for, or where
+// the config is of such a model and nobody says anything.
 Result<void> classify_sequences(Scenario& s, const model::Family& family) {
+  if (!s.question.given.contains("task")) {
+    HEADROOM_ASSIGN(const bool is_named, names_a_classifier(s));
+    if (!is_named || !model::classifies_sequences(family)) return {};
+    s.question.classifies = true;
+    s.derived.push_back({"task", "sequence-classification", SettingOrigin::config});
+  }
+  if (!s.question.classifies) return {};
   if (!model::classifies_sequences(family)) {
     return Error{ErrorCode::unavailable,
                  "'" + std::string(family.model_type) +
@@ -205,7 +213,7 @@ Result<void> set_task(Scenario& s) {
                     model::find_family(s.model->view(), {s.question.assume}));
     s.task = family->task;
     s.assumes = family->assumes;
-    if (s.question.classifies) HEADROOM_TRY(classify_sequences(s, *family));
+    HEADROOM_TRY(classify_sequences(s, *family));
   } else if (s.question.classifies) {
     return Error{ErrorCode::usage, "a function of your own says itself what is trained", "--task",
                  "leave it out"};
