@@ -112,6 +112,10 @@ Result<SmallestAnswer> find_smallest(const FitQuestion& question, int64_t most,
     const int64_t count = found[i]->count;
     return std::tuple(found[i]->scenario->offered.count * count, count);
   });
+  for (size_t i = kMostHardware; i < fitting.size(); ++i) {
+    answer.larger.push_back(devices[fitting[i]].name);
+  }
+  fitting.resize(std::min(fitting.size(), kMostHardware));
   search.begin_part(static_cast<int64_t>(fitting.size()));
   for (const size_t i : fitting) {
     HEADROOM_ASSIGN(Hardware hardware,

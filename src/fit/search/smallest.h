@@ -18,6 +18,9 @@
 namespace headroom::fit {
 
 inline constexpr int64_t kMostOfAMachine = 8;
+// Of more, what offers most is named alone: who asks for the least wants none of it, and a fastest
+// way has to be found for each.
+inline constexpr size_t kMostHardware = 16;
 
 // One device and as many as it takes.
 struct Hardware {
@@ -29,7 +32,8 @@ struct Hardware {
 // What is asked is of the least.
 struct SmallestAnswer : Asked {
   int64_t most = 1;                    // of a device that were tried
-  std::vector<Hardware> rows;          // the least first
+  std::vector<Hardware> rows;          // the least first, kMostHardware of them
+  std::vector<std::string> larger;     // devices that do it and offer more, the least first
   std::vector<std::string> too_small;  // devices of which so many do not do it
 };
 

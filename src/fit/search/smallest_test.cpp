@@ -51,6 +51,18 @@ TEST(Smallest, TheLeastComesFirst) {
   for (const Hardware& hardware : answer->rows) EXPECT_EQ(hardware.row.verdict, Verdict::yes);
 }
 
+// The others that do it are named.
+TEST(Smallest, WhatOffersMostHasNoRow) {
+  const auto answer = find_smallest(asked("openai-community/gpt2"), 1, {});
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(answer->rows.size(), kMostHardware);
+  EXPECT_GT(answer->larger.size(), 8U);
+  for (const Hardware& hardware : answer->rows) {
+    EXPECT_EQ(std::ranges::count(answer->larger, hardware.device.name), 0);
+  }
+  EXPECT_NE(std::ranges::find(answer->larger, "mi355x-288gb"), answer->larger.end());
+}
+
 // Devices go by, first to see whether they do it, then to be ranked.
 TEST(Smallest, WhoWaitsIsTold) {
   FitQuestion question = asked("openai-community/gpt2");

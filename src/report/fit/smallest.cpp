@@ -60,15 +60,21 @@ std::string sentence(const SmallestAnswer& answer) {
          (time.empty() ? "" : ", about " + time + " a step");
 }
 
+std::string listed(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
 std::vector<std::string> remarks(const SmallestAnswer& answer) {
   std::vector<std::string> lines;
   if (!answer.rows.empty()) {
     lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
   }
+  if (!answer.larger.empty()) lines.push_back("larger, and do it too: " + listed(answer.larger));
   if (!answer.too_small.empty()) {
-    std::string names;
-    for (const std::string& name : answer.too_small) names += (names.empty() ? "" : ", ") + name;
-    lines.push_back("too small, " + with_commas(answer.most) + " in a machine or fewer: " + names);
+    lines.push_back("too small, " + with_commas(answer.most) +
+                    " in a machine or fewer: " + listed(answer.too_small));
   }
   const bool lacks_time = std::ranges::any_of(
       answer.rows, [](const Hardware& hardware) { return !hardware.row.time.has_value(); });
@@ -144,6 +150,7 @@ Json smallest_json(const SmallestAnswer& answer) {
       .set("most_gpus", answer.most)
       .set("oom_probability_basis", kOomBasis)
       .set("hardware", text::json_array(answer.rows, row_json))
+      .set("larger", text::json_array(answer.larger))
       .set("too_small", text::json_array(answer.too_small))
       .set("notes", text::json_array(answer.notes))
       .set("warnings", text::json_array(answer.warnings))
