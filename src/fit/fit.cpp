@@ -158,7 +158,7 @@ void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
   if (!scenario.train.keep_outputs) {
     answer.notes.emplace_back(
         "the schedule returns no outputs (step(..., return_outputs=False)); with --keep-outputs "
-        "true the last stage holds the logits of all micro-batches");
+        "true the stage with the head holds the logits of all micro-batches");
   }
   if (question.schedule == step::PipelineSchedule::zero_bubble) {
     answer.notes.emplace_back(

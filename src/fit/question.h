@@ -247,6 +247,11 @@ struct QuestionFlag {
 [[nodiscard]] inline int64_t parts_of_stage(const FitQuestion& question) {
   return step::is_mirrored(question.schedule) ? 2 : question.stage_chunks;
 }
+// Of a step of a pipeline, where nobody says how many: one a stage; of mirrored ones two, below
+// which DualPipeV does not run and stages of ZB-V wait for each other.
+[[nodiscard]] inline int64_t usual_micro_batches(const FitQuestion& question) {
+  return question.stages * (step::is_mirrored(question.schedule) ? 2 : 1);
+}
 // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
 [[nodiscard]] inline bool shards_ends(const FitQuestion& question) {
   return question.division == Division::fsdp2 && question.stages == 1 &&

@@ -7,7 +7,8 @@
 //                other, which experts' messages may overlap; only the ends split passes.
 //
 // Invariants: as of pipeline.h, but that a part of the backward passes of DualPipeV is whole; no
-// more than p micro-batches, each of both chunks, wait (ZB-V; DualPipeV: p + 1). Cost: linear.
+// more than p micro-batches, each of both chunks, wait (ZB-V; DualPipeV: half of one more). Cost:
+// linear.
 // Sources: arXiv 2401.10241, section 6; 2412.19437, section 3.2.1, and
 // github.com/deepseek-ai/DualPipe; ScheduleZBVZeroBubble and ScheduleDualPipeV of
 // torch/distributed/pipelining/schedules.py (2.13), whose orders test_pipeline holds these against.

@@ -81,6 +81,7 @@ void TorchStages::begin_step(int step) {
   }
   outputs_.clear();
   make_buffers();
+  hold_what_is_not_run();
   recorder_.begin_phase(Phase::forward, step);  // what is gathered for the first pass is of it
 }
 
@@ -106,6 +107,20 @@ void TorchStages::make_buffers() {
     while (stage.gradients.size() < count) {
       stage.gradients.push_back(eager_.empty(sent_sizes_, options_.weights));
     }
+  }
+}
+
+void TorchStages::hold_what_is_not_run() {
+  if (options_.pipeline.is_single()) return;
+  int64_t sends = 0;  // of a micro-batch
+  for (int64_t chunk = 0; chunk < std::ssize(stages_); ++chunk) {
+    const Stage& stage = stages_[static_cast<size_t>(chunk)];
+    sends += !stage.is_last() && !options_.pipeline.hands_to_itself(chunk);
+    sends += !stage.is_first() && !(chunk > 0 && options_.pipeline.hands_to_itself(chunk - 1));
+  }
+  recorder_.set_category(Category::communication);
+  for (int64_t i = (options_.buffers - options_.micro_batches) * sends; i > 0; --i) {
+    sent_.push_back(eager_.empty(sent_sizes_, options_.weights));
   }
 }
 

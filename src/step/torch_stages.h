@@ -8,7 +8,7 @@
 //      (split_backward.h) until its weights' part has.
 //   3. What is sent is held by the request that sends it: of 1F1B until the next one's, but that of
 //      the warm-up until the last pass forward; of other schedules to the step's end, where all are
-//      waited for.
+//      waited for: those of micro-batches that are not run are held from the step's beginning.
 //   4. GPipe and 1F1B name a micro-batch's output until the next one's is there.
 //   5. Where outputs are returned, all logits are held, and joined at the end.
 //   6. What a stage hands to itself (mirrored chunks) takes the place of the buffer, and is held
@@ -87,6 +87,8 @@ class TorchStages {
   bool run_action(int step, const PipelineAction& action, Frame& frame);
   void begin_step(int step);
   void make_buffers();
+  // What requests of micro-batches that only count hold at the step's end, as if they had run.
+  void hold_what_is_not_run();
   void run_forward(int step, Stage& stage, Frame& frame);
   void put_inputs(Stage& stage, size_t micro_batch, Frame& frame);
   bool run_backward(int step, Stage& stage, BackwardPart part, Frame& frame);

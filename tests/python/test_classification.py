@@ -4,6 +4,10 @@ transformers' ...ForSequenceClassification, with three labels; peft's task SEQ_C
 adapters.
 """
 
+import json
+import os
+import subprocess
+
 import pytest
 import step_dump
 from test_exactness import BATCH, EAGER_ONLY, FAMILIES, QUICK, SEQUENCE, STEPS, assert_equal
@@ -45,11 +49,29 @@ def test_a_classifier_takes_what_pytorch_does(family, attention, checkpointing):
     assert_equal(expected(family, **settings), ours(family, **settings))
 
 
-@pytest.mark.parametrize(("family", "targets"), [("bert", ["query", "value"]), ("llama", ["q_proj", "v_proj"])])
+@pytest.mark.parametrize(("family", "targets"), [("bert", ["query", "value"]), ("roberta", ["query", "value"]),
+                                                  ("llama", ["q_proj", "v_proj"])])
 def test_its_head_is_trained_beside_adapters(family, targets):
-    """But for the frozen head that peft keeps beside its copy, a weight and a bias that are not modelled: of the oracle
-    it is there from the beginning, and the copy, which is made aside, from its first use."""
+    """But for the copy of the head, which the oracle sees from its first use on, since it is made aside."""
     settings = {"attention": "sdpa", "checkpointing": "none", "lora_rank": 4}
-    frozen = 2 * LABELS * (48 + (family == "bert"))
+    copies = {"bert": LABELS * 49, "roberta": LABELS * 49 + 48 * 49, "llama": LABELS * 48}
     assert_equal(expected(family, lora_targets=targets, **settings),
-                 ours(family, lora_targets=",".join(targets), **settings), frozen)
+                 ours(family, lora_targets=",".join(targets), **settings), 2 * copies[family])
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
+def test_as_many_parameters_as_peft_trains_and_keeps(family):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForSequenceClassification
+    config = memory_oracle.read_config(step_dump.CONFIGS / f"{family}.json")
+    config.num_labels = LABELS
+    targets = ["q_proj", "v_proj"] if family == "llama" else ["query", "value"]
+    model = get_peft_model(AutoModelForSequenceClassification.from_config(config),
+                           LoraConfig(r=4, target_modules=targets, task_type="SEQ_CLS"))
+    done = subprocess.run(
+        [os.environ["HEADROOM_BINARY"], "fit", str(step_dump.CONFIGS / f"{family}.json"), "--task", "sequence-classification",
+         "--labels", str(LABELS), "--method", "lora", "--lora-rank", "4", "--lora-targets", ",".join(targets), "--seq", "16",
+         "--device", "a100-sxm-40gb", "--search", "false", "--json"], capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout)
+    assert answer["trainable_parameters"] == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert answer["parameters"] == sum(p.numel() for p in model.parameters())

@@ -152,7 +152,8 @@ Result<FitQuestion> torchtitan_question_of(const text::CsvTable& table, size_t r
   }
   HEADROOM_TRY(q.set("allocator", "expandable_segments:True"));
   if (has(framework, "compile")) HEADROOM_TRY(q.set("compile", "layers"));
-  if (has(framework, "float8")) HEADROOM_TRY(q.set("float8", has(framework, "rowwise") ? "rowwise" : "tensorwise"));
+  if (has(framework, "float8"))
+    HEADROOM_TRY(q.set("float8", has(framework, "rowwise") ? "rowwise" : "tensorwise"));
   const bool is_interleaved = has(text::lower(table.at(row, "parallelism")), "interleaved");
   HEADROOM_TRY(q.set("method", method_of(degrees, is_interleaved)));
   if (degrees.tensor > 1) HEADROOM_TRY(q.set("sequence-parallel", "true"));

@@ -224,6 +224,10 @@ void set_division(Scenario& s) {
 Result<void> set_loss(Scenario& s) {
   s.loss = s.question.loss;
   if (s.loss != Loss::automatic || s.traced) return {};  // a trace has its own loss
+  if (s.build.classes) {  // a few numbers a sequence, which no kernel is for
+    s.loss = Loss::hf;
+    return {};
+  }
   switch (s.question.kernels) {
     case Kernels::none:
       s.loss = Loss::hf;

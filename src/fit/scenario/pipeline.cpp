@@ -42,8 +42,9 @@ Result<void> check_mirrored(const FitQuestion& q) {
                          "vpp:2, or leave it out");
   }
   if (q.schedule == step::PipelineSchedule::dual_pipe_v && q.grad_accum < 2 * q.stages) {
-    return contradiction("grad-accum", "DualPipeV runs at least two micro-batches a stage",
-                         "--grad-accum " + words(2 * q.stages) + " or more");
+    return contradiction(
+        "grad-accum", "DualPipeV runs at least two micro-batches a stage",
+        "--grad-accum " + words(2 * q.stages) + " or more, or a --global-batch of as many");
   }
   return {};
 }
@@ -95,7 +96,7 @@ Result<void> check_division_of_stages(const FitQuestion& q) {
 void fill_stages(Scenario& s) {
   FitQuestion& q = s.question;
   if (q.given.contains("grad-accum") || q.global_batch || q.grad_accum != 1) return;
-  q.grad_accum = q.schedule == step::PipelineSchedule::dual_pipe_v ? 2 * q.stages : q.stages;
+  q.grad_accum = usual_micro_batches(q);
   s.derived.push_back({"grad-accum", words(q.grad_accum), SettingOrigin::derived});
 }
 

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "fit/fit.h"
 #include "fit/stages.h"
@@ -85,6 +88,29 @@ TEST(PipelineScenario, MirroredPartsAreTwoAStageAndTheFirstHasBothEnds) {
   FitQuestion compiled = question_of("pp:4", "dualpipev");
   ASSERT_TRUE(compiled.set("compile", "layers"));
   EXPECT_NE(refusal_of(compiled).find("--pipeline-schedule 1f1b"), std::string::npos);
+}
+
+// What is sent is held to the step's end, also that of micro-batches that are not run one by one.
+TEST(PipelineScenario, AFewMicroBatchesTakeWhatAllOfThemDo) {
+  for (const auto& [method, schedule] :
+       std::vector<std::pair<std::string, std::string>>{{"pp:2", "1f1b"},
+                                                        {"pp:2,vpp:2", "1f1b"},
+                                                        {"pp:2", "zero-bubble"},
+                                                        {"pp:2", "zbv"},
+                                                        {"pp:2", "dualpipev"}}) {
+    for (const int64_t stage : {0, 1}) {
+      const FitQuestion question = at_stage(question_of(method, schedule, "14"), stage);
+      const Scenario few = resolve(question).value();
+      ASSERT_LT(few.train.accumulation, 14);
+      Scenario all = few;
+      all.train.accumulation = 14;
+      // But for each one's loss, and where the peak falls; a send is four MiB.
+      EXPECT_NEAR(static_cast<double>(predict(few)->peak_allocated.count),
+                  static_cast<double>(predict(all)->peak_allocated.count),
+                  static_cast<double>(kMiB))
+          << method << " " << schedule << " " << stage;
+    }
+  }
 }
 
 // Passes of a compiled stage are alike, too, so that a few tell the time of many.

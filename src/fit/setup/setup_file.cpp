@@ -222,7 +222,8 @@ TrainingSetup setup_of(const FitQuestion& q, std::vector<std::string>& by_hand) 
 
 // What only a training script says, where it is not as frameworks have it.
 void add_by_hand(const FitQuestion& q, std::string_view kind, std::vector<std::string>& by_hand) {
-  constexpr std::array kOfTheScript{"batch",        "seq",
+  constexpr std::array kOfTheScript{"task",         "labels",
+                                    "batch",        "seq",
                                     "dtype",        "optimizer",
                                     "compile",      "float8",
                                     "attention",    "loss",

@@ -56,7 +56,8 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.model = q.model;
   setup.batch = q.batch;
   setup.sequence = q.seq;
-  setup.grad_accum = q.grad_accum;
+  const bool is_said = q.stages == 1 || q.given.contains("grad-accum") || q.global_batch;
+  setup.grad_accum = is_said || q.grad_accum != 1 ? q.grad_accum : usual_micro_batches(q);
   setup.clip = q.clip;
   setup.mixed_precision = q.mixed_precision == MixedPrecision::bf16 ? Half::bf16 : Half::none;
   setup.weights = q.dtype == Dtype::bf16 ? Half::bf16 : Half::none;
@@ -101,8 +102,9 @@ bool torchtitan_can_say(const FitQuestion& q) {
   const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
   const bool has_its_stages =
       q.stages == 1 || engines::has_torchtitan_schedule(schedule_of(q.schedule), parts_of_stage(q));
-  return q.division == Division::fsdp2 && q.method == Method::full && has_its_plan &&
-         has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) && !is_half &&
+  return q.division == Division::fsdp2 && q.method == Method::full && !q.classifies &&
+         has_its_plan && has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) &&
+         !is_half &&
          (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
           q.checkpointing == kSelective);
 }

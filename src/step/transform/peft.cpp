@@ -88,21 +88,41 @@ PeftPlace peft_place(const Parameter& parameter) {
   return {std::move(module), PeftPlace::Part::other_adapter};
 }
 
+namespace {
+
+constexpr const char* kPrefix = "base_model.model.";
+
+// Within a head that peft's task SEQ_CLS trains (classifier_module_names).
+bool is_saved(std::string_view module) {
+  return module == "score" || module == "classifier" || module.starts_with("classifier.");
+}
+
+}  // namespace
+
 void name_as_peft_does(Graph& graph, std::vector<std::string> modules, bool trains_head) {
   std::ranges::sort(modules);
+  std::vector<Parameter> originals;
   for (Parameter& parameter : graph.parameters) {
     const std::string module = module_of(parameter.name);
-    if (trains_head && (module == "classifier" || module == "score")) {
-      parameter.name.insert(module.size(), ".modules_to_save.default");
+    if (trains_head && is_saved(module)) {
+      const size_t end = std::min(module.find('.'), module.size());
+      Parameter& original = originals.emplace_back(parameter);
+      original.name.insert(end, ".original_module").insert(0, kPrefix);
+      original.trainable = false;
+      original.value = graph.value_count++;
+      parameter.trainable = true;
+      parameter.name.insert(end, ".modules_to_save.default");
     } else if (!parameter.adapter) {
       parameter.trainable = false;
       if (std::ranges::binary_search(modules, module)) {
         parameter.name.insert(module.size(), ".base_layer");
       }
     }
-    parameter.name.insert(0, "base_model.model.");
+    parameter.name.insert(0, kPrefix);
   }
-  for (Parameter& buffer : graph.buffers) buffer.name.insert(0, "base_model.model.");
+  // Nobody reads them. At the end, since ties go by index.
+  std::ranges::move(originals, std::back_inserter(graph.parameters));
+  for (Parameter& buffer : graph.buffers) buffer.name.insert(0, kPrefix);
 }
 
 }  // namespace headroom::step

@@ -46,7 +46,7 @@ struct PeftPlace {
 
 // Freezes what is no adapter, and names everything as in a PeftModel; `modules` are those that are
 // wrapped. With `trains_head` a model that classifies sequences trains a copy of its head, as
-// peft's task SEQ_CLS has it; the frozen one, a few numbers for each class, is left out.
+// peft's task SEQ_CLS has it, and keeps the frozen one beside it.
 void name_as_peft_does(model::Graph& graph, std::vector<std::string> modules, bool trains_head);
 
 }  // namespace headroom::step
