@@ -323,11 +323,25 @@ std::string note_on_plan(const Prediction& p) {
          " % above what lives at one moment; weights and states lie apart, beneath the rest";
 }
 
+// A class is found from a sequence's last token that is no padding, and the config says of none
+// what that is.
+bool reads_last_token(const Scenario& scenario) {
+  const auto family = model::find_family(scenario.model->view(), {scenario.question.assume});
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const auto padding = scenario.model->view().optional_int("pad_token_id", -1, kMost);
+  return family && (*family)->task == model::Task::causal_lm && padding && !*padding;
+}
+
 // What is assumed, set in vain, or to be known of the figures.
 Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, const Prediction& p,
                        std::string_view measured_device, FitAnswer& answer) {
   if (scenario.task != model::Task::causal_lm) {
     answer.notes.push_back(answer.model + ": " + std::string(meaning_of_seq(scenario.task)));
+  }
+  if (scenario.build.classes && question.batch > 1 && reads_last_token(scenario)) {
+    answer.notes.emplace_back(
+        "the config names no padding token, which is taken to be set (pad_token_id): without one "
+        "transformers takes one sequence at a time");
   }
   if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
