@@ -103,6 +103,25 @@ void measure_host(Device& cpu) {
   cpu.usable_memory = cpu.memory;
 }
 
+// The first devices that share a model's number with the words: "5070", "a100".
+std::vector<std::string_view> relatives_of(const std::vector<Device>& devices,
+                                           const Words& wanted) {
+  constexpr size_t kMost = 4;
+  const auto is_number = [](const std::string& word) {
+    return word.size() > 1 && !word.ends_with("gb") &&
+           std::ranges::any_of(word, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  std::vector<std::string_view> relatives;
+  for (const Device& device : devices) {
+    const Words own = name_words(device.name);
+    const bool is_one = std::ranges::any_of(wanted, [&](const std::string& word) {
+      return is_number(word) && std::ranges::find(own, word) != own.end();
+    });
+    if (is_one && relatives.size() < kMost) relatives.push_back(device.name);
+  }
+  return relatives;
+}
+
 // A processor's memory is that of this machine.
 Device as_it_is_here(Device device) {
   if (device.vendor == Vendor::cpu) measure_host(device);
@@ -147,13 +166,22 @@ Result<DeviceCatalogue> DeviceCatalogue::load() {
 }
 
 Error DeviceCatalogue::unknown(std::string_view name) const {
+  const auto refuse = [&](const std::string& hint) {
+    return usage("device " + show(name) + " is not known", hint);
+  };
   std::vector<std::string_view> names;
   names.reserve(devices_.size());
   for (const Device& device : devices_) names.push_back(device.name);
   const std::string_view nearest = nearest_word(name, names);
-  return usage("device " + show(name) + " is not known",
-               nearest.empty() ? "`headroom devices` lists those that are"
-                               : "did you mean " + std::string(nearest) + "?");
+  if (!nearest.empty()) return refuse("did you mean " + std::string(nearest) + "?");
+  const std::vector<std::string_view> relatives = relatives_of(devices_, name_words(name));
+  if (relatives.empty()) return refuse("`headroom devices` lists those that are");
+  std::string list;
+  for (const std::string_view one : relatives) {
+    list += (list.empty() ? "" : ", ") + std::string(one);
+  }
+  return refuse("its relatives are: " + list + "; one of them with figures of your own: " +
+                std::string(relatives.front()) + ",memory=...,bandwidth=...");
 }
 
 Result<Device> DeviceCatalogue::find_auto(const Detector& detector) const {

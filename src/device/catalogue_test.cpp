@@ -156,6 +156,7 @@ TEST(Catalogue, BoardsCalledTiOrSuperAreOthers) {
   // There is a board of that name, which is not known.
   for (const char* name : {"2080", "5070", "4060", "4070 SUPER", "2080 SUPER"}) {
     EXPECT_NE(found(name).find("is not known"), std::string::npos) << name;
+    EXPECT_EQ(found(name).find("lists those"), std::string::npos) << name;
   }
 }
 
