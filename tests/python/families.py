@@ -205,6 +205,9 @@ def _experts():
 def _others():
     return [
         _family("bert", "bert", {**_COMMON, "type_vocab_size": 2, **_TOKENS}, head="masked_lm"),
+        _family("roberta", "roberta", {  # two positions are padding's
+            **_COMMON, "max_position_embeddings": 66, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2,
+            "pad_token_id": 1}, head="masked_lm"),
         _family("t5", "t5", {
             "vocab_size": _VOCAB, "d_model": 48, "d_kv": 8, "d_ff": 88, "num_layers": 2,
             "num_heads": 5, "relative_attention_num_buckets": 9,
