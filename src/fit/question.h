@@ -247,9 +247,12 @@ struct QuestionFlag {
 [[nodiscard]] inline int64_t parts_of_stage(const FitQuestion& question) {
   return step::is_mirrored(question.schedule) ? 2 : question.stage_chunks;
 }
-// Of a step of a pipeline, where nobody says how many: one a stage; of mirrored ones two, below
+// Of a step. Where nobody says how many, a pipeline has one a stage; of mirrored ones two, below
 // which DualPipeV does not run and stages of ZB-V wait for each other.
-[[nodiscard]] inline int64_t usual_micro_batches(const FitQuestion& question) {
+[[nodiscard]] inline int64_t micro_batches_of(const FitQuestion& question) {
+  const bool is_said =
+      question.given.contains("grad-accum") || question.global_batch || question.grad_accum != 1;
+  if (is_said || question.stages == 1) return question.grad_accum;
   return question.stages * (step::is_mirrored(question.schedule) ? 2 : 1);
 }
 // accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.

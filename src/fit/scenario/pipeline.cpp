@@ -95,8 +95,9 @@ Result<void> check_division_of_stages(const FitQuestion& q) {
 
 void fill_stages(Scenario& s) {
   FitQuestion& q = s.question;
-  if (q.given.contains("grad-accum") || q.global_batch || q.grad_accum != 1) return;
-  q.grad_accum = usual_micro_batches(q);
+  const int64_t micro_batches = micro_batches_of(q);
+  if (micro_batches == q.grad_accum) return;
+  q.grad_accum = micro_batches;
   s.derived.push_back({"grad-accum", words(q.grad_accum), SettingOrigin::derived});
 }
 

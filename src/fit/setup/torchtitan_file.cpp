@@ -56,8 +56,7 @@ engines::TrainingSetup setup_of(const FitQuestion& q) {
   setup.model = q.model;
   setup.batch = q.batch;
   setup.sequence = q.seq;
-  const bool is_said = q.stages == 1 || q.given.contains("grad-accum") || q.global_batch;
-  setup.grad_accum = is_said || q.grad_accum != 1 ? q.grad_accum : usual_micro_batches(q);
+  setup.grad_accum = micro_batches_of(q);
   setup.clip = q.clip;
   setup.mixed_precision = q.mixed_precision == MixedPrecision::bf16 ? Half::bf16 : Half::none;
   setup.weights = q.dtype == Dtype::bf16 ? Half::bf16 : Half::none;

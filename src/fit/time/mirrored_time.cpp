@@ -98,12 +98,10 @@ class Run {
 }  // namespace
 
 double mirrored_waiting_seconds(const std::vector<StageFigures>& stages,
-                                const step::Pipeline& pipeline) {
+                                const StageFigures& slowest, const step::Pipeline& pipeline) {
   const int64_t some = step::representative_micro_batches(pipeline, pipeline.micro_batches, 0);
-  const double slowest =
-      std::ranges::max_element(stages, {}, &StageFigures::micro_batch_seconds)->micro_batch_seconds;
   // A difference of sums: what is no more than their last digits is none.
-  const double busy = slowest * static_cast<double>(some);
+  const double busy = slowest.micro_batch_seconds * static_cast<double>(some);
   const double waiting = Run(stages, pipeline, some).seconds() - busy;
   constexpr double kDigits = 1e-9;
   return waiting > kDigits * busy ? waiting : 0;

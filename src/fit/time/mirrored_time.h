@@ -16,9 +16,10 @@
 
 namespace headroom::fit {
 
-// From the first pass to the last, less what the slowest stage computes. REQUIRES:
-// is_mirrored(pipeline.schedule); figures of all its stages.
+// From the first pass to the last, less what `slowest` computes. REQUIRES:
+// is_mirrored(pipeline.schedule); figures of all its stages, of which `slowest` is one.
 [[nodiscard]] double mirrored_waiting_seconds(const std::vector<StageFigures>& stages,
+                                              const StageFigures& slowest,
                                               const step::Pipeline& pipeline);
 
 }  // namespace headroom::fit

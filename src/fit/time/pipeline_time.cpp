@@ -8,7 +8,8 @@ namespace {
 
 double waiting_seconds(const std::vector<StageFigures>& stages, const StageFigures& slowest,
                        const step::Pipeline& pipeline) {
-  if (step::is_mirrored(pipeline.schedule)) return mirrored_waiting_seconds(stages, pipeline);
+  if (step::is_mirrored(pipeline.schedule))
+    return mirrored_waiting_seconds(stages, slowest, pipeline);
   double others = -slowest.micro_batch_seconds;
   for (const StageFigures& stage : stages) others += stage.micro_batch_seconds;
   // Of forward, gradients of inputs and of weights: the first two less the last.

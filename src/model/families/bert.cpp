@@ -43,16 +43,8 @@ class Embeddings {
 
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
     const Var positions = g.slice(position_ids_, 1, 0, options.sequence);
-    const Var gathered = g.gather(g.expand(type_ids_, {1, -1}), 1, positions);
-    const Var types = g.expand(gathered, {options.batch, options.sequence});
-    const Var embedded = g.embedding(words, ids);
-    const Var type_embeddings = g.embedding(types_, types);
-    Var x = g.add(embedded, type_embeddings);
-    const Var place_embeddings = g.embedding(places_, positions);
-    x = g.add(x, place_embeddings);
-    x = norm_(g, x);
-    x = g.dropout(x, dropout_);
-    return x;
+    return bert_embeddings(g, options, {words, types_, places_, type_ids_, norm_, dropout_}, ids,
+                           positions);
   }
 
   Var words;
@@ -62,41 +54,6 @@ class Embeddings {
   LayerNorm norm_;
   double dropout_;
   Var position_ids_, type_ids_;
-};
-
-// BertLMPredictionHead: one more layer, then the logits.
-class Head {
- public:
-  Head(GraphBuilder& g, const Config& c, const Var& words)
-      : activation_(c.activation),
-        bias_(g.parameter(kName + ".bias", {c.vocabulary}, ParameterRole::bias)),
-        transform_(g, kName + ".transform.dense", c.hidden, c.hidden, true),
-        norm_(g, kName + ".transform.LayerNorm", c.hidden),
-        weight_(c.tied ? g.tied(kName + ".decoder.weight", words, ParameterRole::lm_head)
-                       : g.parameter(kName + ".decoder.weight", {c.vocabulary, c.hidden},
-                                     ParameterRole::lm_head)) {
-    decoder_bias_ = c.tied
-                        ? g.tied(kName + ".decoder.bias", bias_, ParameterRole::bias)
-                        : g.parameter(kName + ".decoder.bias", {c.vocabulary}, ParameterRole::bias);
-  }
-
-  Var operator()(GraphBuilder& g, const Var& input) const {
-    RegionScope region(g, RegionKind::lm_head, kName, {&input});
-    Var x = transform_(g, input);
-    x = activate(g, activation_, x);
-    x = norm_(g, x);
-    x = g.linear(x, weight_, decoder_bias_);
-    region.leave({&x});
-    return x;
-  }
-
- private:
-  inline static const std::string kName = "cls.predictions";
-  Activation activation_;
-  Var bias_;
-  Linear transform_;
-  LayerNorm norm_;
-  Var weight_, decoder_bias_;
 };
 
 // BertPooler and the classifier on it.
@@ -150,7 +107,9 @@ void classify(GraphBuilder& g, const Config& c, const BuildOptions& options) {
 void fill_in(GraphBuilder& g, const Config& c, const BuildOptions& options) {
   const Embeddings embeddings(g, c, "bert.embeddings");
   const BertLayers layers(g, c, "bert");
-  const Head head(g, c, embeddings.words);
+  const BertTokenHead head(
+      g, c, {"cls.predictions", ".transform.dense", ".transform.LayerNorm", c.activation},
+      embeddings.words);
   const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
   const Var labels = labels_input(g, options);
   Var x;

@@ -1,9 +1,8 @@
 #include "model/families/bert_layers.h"
 
+#include <utility>
 #include <vector>
 
-#include "model/blocks/linear.h"
-#include "model/blocks/norm.h"
 #include "model/blocks/plain_attention.h"
 
 namespace headroom::model {
@@ -115,6 +114,47 @@ Var BertLayers::operator()(GraphBuilder& g, const BuildOptions& options,
                            const Var& embedded) const {
   Var x = embedded;
   for (const Layer& layer : layers_->all) x = layer(g, options, x);
+  return x;
+}
+
+Var bert_embeddings(GraphBuilder& g, const BuildOptions& options, const BertTables& tables,
+                    const Var& ids, const Var& positions) {
+  const Var gathered = g.gather(g.expand(tables.type_ids, {options.batch, -1}), 1, positions);
+  const Var types = g.expand(gathered, {options.batch, options.sequence});
+  const Var embedded = g.embedding(tables.words, ids);
+  const Var type_embeddings = g.embedding(tables.types, types);
+  Var x = g.add(embedded, type_embeddings);
+  const Var place_embeddings = g.embedding(tables.places, positions);
+  x = g.add(x, place_embeddings);
+  x = tables.norm(g, x);
+  x = g.dropout(x, tables.dropout);
+  return x;
+}
+
+BertTokenHead::BertTokenHead(GraphBuilder& g, const BertConfig& config, Parts parts,
+                             const Var& words)
+    : parts_(std::move(parts)),
+      bias_(g.parameter(parts_.name + ".bias", {config.vocabulary}, ParameterRole::bias)),
+      dense_(g, parts_.name + parts_.dense, config.hidden, config.hidden, true),
+      norm_(g, parts_.name + parts_.norm, config.hidden) {
+  const std::string weight = parts_.name + ".decoder.weight";
+  const std::string bias = parts_.name + ".decoder.bias";
+  if (config.tied) {
+    weight_ = g.tied(weight, words, ParameterRole::lm_head);
+    decoder_bias_ = g.tied(bias, bias_, ParameterRole::bias);
+  } else {
+    weight_ = g.parameter(weight, {config.vocabulary, config.hidden}, ParameterRole::lm_head);
+    decoder_bias_ = g.parameter(bias, {config.vocabulary}, ParameterRole::bias);
+  }
+}
+
+Var BertTokenHead::operator()(GraphBuilder& g, const Var& hidden) const {
+  RegionScope region(g, RegionKind::lm_head, parts_.name, {&hidden});
+  Var x = dense_(g, hidden);
+  x = activate(g, parts_.activation, x);
+  x = norm_(g, x);
+  x = g.linear(x, weight_, decoder_bias_);
+  region.leave({&x});
   return x;
 }
 

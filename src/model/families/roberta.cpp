@@ -43,16 +43,8 @@ class Embeddings {
 
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
     const Var positions = positions_of(g, ids);
-    const Var gathered = g.gather(g.expand(type_ids_, {options.batch, -1}), 1, positions);
-    const Var types = g.expand(gathered, {options.batch, options.sequence});
-    const Var embedded = g.embedding(words, ids);
-    const Var type_embeddings = g.embedding(types_, types);
-    Var x = g.add(embedded, type_embeddings);
-    const Var place_embeddings = g.embedding(places_, positions);
-    x = g.add(x, place_embeddings);
-    x = norm_(g, x);
-    x = g.dropout(x, dropout_);
-    return x;
+    return bert_embeddings(g, options, {words, types_, places_, type_ids_, norm_, dropout_}, ids,
+                           positions);
   }
 
   Var words;
@@ -70,38 +62,6 @@ class Embeddings {
   Var places_;
   double dropout_;
   Var position_ids_, type_ids_;
-};
-
-// RobertaLMHead
-class Head {
- public:
-  Head(GraphBuilder& g, const BertConfig& c, const Var& words)
-      : bias_(g.parameter(kName + ".bias", {c.vocabulary}, ParameterRole::bias)),
-        dense_(g, kName + ".dense", c.hidden, c.hidden, true),
-        norm_(g, kName + ".layer_norm", c.hidden),
-        weight_(c.tied ? g.tied(kName + ".decoder.weight", words, ParameterRole::lm_head)
-                       : g.parameter(kName + ".decoder.weight", {c.vocabulary, c.hidden},
-                                     ParameterRole::lm_head)),
-        decoder_bias_(
-            c.tied ? g.tied(kName + ".decoder.bias", bias_, ParameterRole::bias)
-                   : g.parameter(kName + ".decoder.bias", {c.vocabulary}, ParameterRole::bias)) {}
-
-  Var operator()(GraphBuilder& g, const Var& hidden) const {
-    RegionScope region(g, RegionKind::lm_head, kName, {&hidden});
-    Var x = dense_(g, hidden);
-    x = g.gelu(x, false);
-    x = norm_(g, x);
-    x = g.linear(x, weight_, decoder_bias_);
-    region.leave({&x});
-    return x;
-  }
-
- private:
-  inline static const std::string kName = "lm_head";
-  Var bias_;
-  Linear dense_;
-  LayerNorm norm_;
-  Var weight_, decoder_bias_;
 };
 
 // RobertaClassificationHead
@@ -161,7 +121,9 @@ Result<Graph> build_roberta(const text::JsonView& json, const BuildOptions& opti
     build(g, c, options, *options.classes,
           [&](const Var&) { return Classifier(g, c, *options.classes); });
   } else {
-    build(g, c, options, c.vocabulary, [&](const Var& words) { return Head(g, c, words); });
+    build(g, c, options, c.vocabulary, [&](const Var& words) {
+      return BertTokenHead(g, c, {"lm_head", ".dense", ".layer_norm", Activation::gelu}, words);
+    });
   }
   return g.finish();
 }
