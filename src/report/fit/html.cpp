@@ -182,7 +182,7 @@ Section breakdown_section(const fit::FitAnswer& answer) {
                             Component::saved_activations, Component::temporaries, Component::other},
                            "without lm_head"));
   html.raw("<div>\n");
-  html.add(component_table(answer, "lm_head, which grows with the vocabulary",
+  html.add(component_table(answer, "The head, which grows with the vocabulary or the classes",
                            {Component::lm_head_weight, Component::lm_head_gradient,
                             Component::lm_head_state, Component::logits, Component::loss},
                            "lm_head in all"));
