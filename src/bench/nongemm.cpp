@@ -137,13 +137,17 @@ class Listener {
       const bool is_typical = record.typical_trace && !record.setting.context;
       const std::string& trace = is_typical ? *record.typical_trace : record.trace;
       auto profile =
-          run_.read_profile(in_folder(trace), in_folder(record.capture_trace.value_or("")));
+          run_.read_profile(in_folder(trace), in_folder(record.capture_trace.value_or("")),
+                            in_folder(shorter_of(record)));
       if (profile) {
         record.profile = std::move(profile).value();
       } else {
         record.status = NongemmStatus::failed;
         record.reason = "its profile cannot be read: " + profile.error().to_string();
       }
+    }
+    if (record.layers && !shorter_.contains(record.setting.id())) {
+      shorter_.emplace(record.setting.id(), record.typical_trace.value_or(record.trace));
     }
     // Of two depths the second one is the last word.
     const std::string id = record.setting.id();
@@ -154,6 +158,13 @@ class Listener {
     return run_.on_record(record);
   }
 
+  // The trace of the first depth, where this is the second.
+  [[nodiscard]] std::string shorter_of(const NongemmRecord& record) const {
+    const auto found = shorter_.find(record.setting.id());
+    const bool is_second = record.layers && !record.setting.context && found != shorter_.end();
+    return is_second ? found->second : std::string();
+  }
+
   [[nodiscard]] std::string in_folder(const std::string& name) const {
     return name.empty() ? name : run_.folder + "/" + name;
   }
@@ -161,7 +172,8 @@ class Listener {
   const NongemmRun& run_;
   std::map<std::string, NongemmSetting> by_id_;
   std::set<std::string> heard_, half_heard_;
-  std::string last_words_;  // that are not ours, right before the line
+  std::map<std::string, std::string> shorter_;  // the first depth's trace, by setting
+  std::string last_words_;                      // that are not ours, right before the line
   Result<void> failure_;
   bool has_begun_ = false;
 };

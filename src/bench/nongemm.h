@@ -45,16 +45,28 @@ struct NongemmSetting {
 // Milliseconds of one run by group, in the order of the rules.
 using GroupMilliseconds = std::vector<std::pair<std::string, double>>;
 
-// What a profile says, of one run.
-struct ProfiledRun {
+// Where a run's time went.
+struct TimeAccount {
   double wall_ms = 0;
   double idle_ms = 0;              // no operator ran: Python, or waiting
   GroupMilliseconds groups;        // an operator's own time, or its kernels'
   GroupMilliseconds paper_groups;  // NonGEMM Bench's formula and names, with "missed"
 };
-// `capture`: a trace of the capture of the graphs that the run launches, or "".
-using ProfileReader =
-    std::function<Result<ProfiledRun>(const std::string& file, const std::string& capture)>;
+
+// The layers that a run has beyond another one of the same model (ops/added_part.h).
+struct AddedLayers : TimeAccount {
+  // Of two periods in a row, whose mean they are, by how much these differ; nothing: it is one.
+  std::optional<double> apart_ms{};
+};
+
+// What a profile says, of one run.
+struct ProfiledRun : TimeAccount {
+  std::optional<AddedLayers> added{};
+};
+// `capture`: a trace of the capture of the graphs that the run launches, or ""; `shorter`: the
+// trace of the run of fewer layers that this one's are held against, or "".
+using ProfileReader = std::function<Result<ProfiledRun>(
+    const std::string& file, const std::string& capture, const std::string& shorter)>;
 
 enum class NongemmStatus : uint8_t { measured, refused, failed };
 [[nodiscard]] std::string_view name_of(NongemmStatus status);

@@ -37,7 +37,7 @@ struct Measured {
   double seconds = 0;
   std::optional<double> half;
   double profiled_seconds = 0;
-  ProfiledRun profile;
+  TimeAccount profile;
   std::optional<double> joules;
 };
 
@@ -47,29 +47,16 @@ Measured measured_of(const NongemmRecord& record) {
   return measured;
 }
 
-// Weights with which two depths make the whole: few + (whole - few) / (more - few) * (more's -
-// few's).
-struct Weights {
-  double few = 0;
-  double more = 1;
-};
-
-Weights weights_for(int64_t few, int64_t more, int64_t whole) {
-  const auto between = static_cast<double>(more - few);
-  return {static_cast<double>(more - whole) / between, static_cast<double>(whole - few) / between};
-}
-
 // Time cannot be negative: what noise made so is cut, and returned in `cut_ms`.
-GroupMilliseconds combine(const GroupMilliseconds& few, const GroupMilliseconds& more,
-                          const Weights& weights, double& cut_ms) {
-  GroupMilliseconds sums;
-  for (const auto& [name, ms] : more) sums.emplace_back(name, weights.more * ms);
-  for (const auto& [name, ms] : few) {
+GroupMilliseconds sum_with(const GroupMilliseconds& one, const GroupMilliseconds& other,
+                           double weight, double& cut_ms) {
+  GroupMilliseconds sums = one;
+  for (const auto& [name, ms] : other) {
     const auto found = std::ranges::find(sums, name, &std::pair<std::string, double>::first);
     if (found == sums.end()) {
-      sums.emplace_back(name, weights.few * ms);
+      sums.emplace_back(name, weight * ms);
     } else {
-      found->second += weights.few * ms;
+      found->second += weight * ms;
     }
   }
   for (auto& [name, ms] : sums) {
@@ -77,6 +64,24 @@ GroupMilliseconds combine(const GroupMilliseconds& few, const GroupMilliseconds&
     ms = std::max(0.0, ms);
   }
   return sums;
+}
+
+// one + weight * other
+Measured sum_with(const Measured& one, const Measured& other, double weight, double& cut_ms) {
+  Measured sum;
+  double paper_cut_ms = 0;  // says the same
+  sum.seconds = one.seconds + weight * other.seconds;
+  sum.profiled_seconds = one.profiled_seconds + weight * other.profiled_seconds;
+  if (one.half && other.half) sum.half = std::hypot(*one.half, weight * *other.half);
+  if (one.joules && other.joules) {
+    sum.joules = std::max(0.0, *one.joules + weight * *other.joules);
+  }
+  sum.profile.groups = sum_with(one.profile.groups, other.profile.groups, weight, cut_ms);
+  sum.profile.paper_groups =
+      sum_with(one.profile.paper_groups, other.profile.paper_groups, weight, paper_cut_ms);
+  sum.profile.idle_ms = std::max(0.0, one.profile.idle_ms + weight * other.profile.idle_ms);
+  sum.profile.wall_ms = sum_of(sum.profile.groups) + sum.profile.idle_ms;
+  return sum;
 }
 
 // As the paper's code has it: what its lists do not name is lost.
@@ -120,28 +125,65 @@ NongemmRecord not_composed(const NongemmRecord& record, std::string reason) {
   return refused;
 }
 
-// REQUIRES: both are measured, few has fewer layers than more, and the model has more still.
-std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRecord& more) {
-  const Weights weights = weights_for(*few.layers, *more.layers, *more.layers_of_model);
-  const auto both = [&](double a, double b) { return weights.few * a + weights.more * b; };
+// What the layers take that `more` has beyond the other depth, in its own run. Seconds are as many
+// to their milliseconds as to those of the whole run, without a profiler to with one; two periods
+// say how sure they are.
+std::optional<Measured> layers_within(const NongemmRecord& more) {
+  const std::optional<AddedLayers>& added = more.profile.added;
+  if (!added || added->wall_ms <= 0 || more.profile.wall_ms <= added->wall_ms) return std::nullopt;
+  const double share = added->wall_ms / more.profile.wall_ms;
+  Measured layers;
+  layers.profile = *added;
+  layers.seconds = share * more.seconds;
+  layers.profiled_seconds = share * more.profiled_seconds;
+  if (added->apart_ms) layers.half = *added->apart_ms / (2 * added->wall_ms) * layers.seconds;
+  if (more.joules) layers.joules = share * *more.joules;
+  return layers;
+}
+
+// A composed whole, and what of it noise had made negative.
+struct Composed {
   Measured whole;
-  whole.seconds = both(few.seconds, more.seconds);
-  whole.profiled_seconds = both(few.profiled_seconds, more.profiled_seconds);
-  if (few.uncertainty && more.uncertainty) {
-    whole.half = std::hypot(weights.few * *few.uncertainty * few.seconds,
-                            weights.more * *more.uncertainty * more.seconds);
-  }
-  if (few.joules && more.joules) whole.joules = std::max(0.0, both(*few.joules, *more.joules));
+  bool is_within_one_run = false;
   double cut_ms = 0;
-  double paper_cut_ms = 0;
-  whole.profile.groups = combine(few.profile.groups, more.profile.groups, weights, cut_ms);
-  whole.profile.paper_groups =
-      combine(few.profile.paper_groups, more.profile.paper_groups, weights, paper_cut_ms);
-  whole.profile.idle_ms = std::max(0.0, both(few.profile.idle_ms, more.profile.idle_ms));
-  whole.profile.wall_ms = sum_of(whole.profile.groups) + whole.profile.idle_ms;
-  const bool is_more = more.seconds > few.seconds && sum_of(whole.profile.groups) > 0;
+};
+
+// What `more` lacks is so many times what it has beyond `few`, which repeats within it; where
+// nothing repeats as it should, the layers are the difference of the two runs.
+Composed sum_of_layers(const NongemmRecord& few, const NongemmRecord& more, double times) {
+  Composed composed;
+  const auto layers = layers_within(more);
+  composed.is_within_one_run = layers.has_value();
+  Measured ends = measured_of(more);
+  if (layers) {
+    // Of a single run the part's own spread is what is known.
+    if (!ends.half) ends.half = 0;
+    composed.whole = sum_with(ends, *layers, times, composed.cut_ms);
+  } else {
+    double none_ms = 0;
+    const Measured nothing{0, 0, 0, {}, 0};
+    const Measured enlarged = sum_with(nothing, ends, 1 + times, none_ms);
+    composed.whole = sum_with(enlarged, measured_of(few), -times, composed.cut_ms);
+  }
+  return composed;
+}
+
+// REQUIRES: both are measured, few has fewer layers than more, and the model has more still.
+std::optional<Composed> compose(const NongemmRecord& few, const NongemmRecord& more) {
+  const double times = static_cast<double>(*more.layers_of_model - *more.layers) /
+                       static_cast<double>(*more.layers - *few.layers);
+  Composed composed = sum_of_layers(few, more, times);
+  const Measured& whole = composed.whole;
+  const bool is_more = composed.is_within_one_run || more.seconds > few.seconds;
   if (!is_more || whole.seconds <= 0 || whole.profiled_seconds <= 0) return std::nullopt;
+  if (sum_of(whole.profile.groups) <= 0) return std::nullopt;
   if (whole.half && *whole.half > kMostUnsure * whole.seconds) return std::nullopt;
+  return composed;
+}
+
+std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRecord& more) {
+  const auto composed = compose(few, more);
+  if (!composed) return std::nullopt;
   NongemmRow row;
   row.setting = more.setting;
   row.provenance = Provenance::extrapolated;
@@ -149,11 +191,14 @@ std::optional<NongemmRow> composed_row(const NongemmRecord& few, const NongemmRe
   row.layers_of_model = more.layers_of_model;
   row.parameters = more.model_parameters;
   row.notes = more.notes;
-  add_shares(whole, row);
-  if (!whole.half) {
+  add_shares(composed->whole, row);
+  if (!composed->is_within_one_run) {
+    row.notes.emplace_back("a layer's time is the difference of two runs");
+  }
+  if (!composed->whole.half) {
     row.notes.emplace_back("composed of single runs: how sure it is was not measured");
   }
-  if (percent(cut_ms, sum_of(whole.profile.groups)) > kMuchClampedPct) {
+  if (percent(composed->cut_ms, sum_of(composed->whole.profile.groups)) > kMuchClampedPct) {
     row.notes.emplace_back("noise made some groups' layers negative: they are cut to nothing");
   }
   return row;

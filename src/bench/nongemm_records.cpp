@@ -106,12 +106,22 @@ Result<DecodeFacts> read_decode(const JsonView& view) {
   return facts;
 }
 
+Result<void> read_account(const JsonView& view, TimeAccount& account) {
+  HEADROOM_ASSIGN(account.wall_ms, view.get_double("wall_ms", 0, kMostSeconds * 1e3));
+  HEADROOM_ASSIGN(account.idle_ms, view.get_double("idle_ms", 0, kMostSeconds * 1e3));
+  HEADROOM_ASSIGN(account.groups, read_groups(view, "groups"));
+  HEADROOM_ASSIGN(account.paper_groups, read_groups(view, "paper_groups"));
+  return {};
+}
+
 Result<ProfiledRun> read_profile(const JsonView& view) {
   ProfiledRun run;
-  HEADROOM_ASSIGN(run.wall_ms, view.get_double("wall_ms", 0, kMostSeconds * 1e3));
-  HEADROOM_ASSIGN(run.idle_ms, view.get_double("idle_ms", 0, kMostSeconds * 1e3));
-  HEADROOM_ASSIGN(run.groups, read_groups(view, "groups"));
-  HEADROOM_ASSIGN(run.paper_groups, read_groups(view, "paper_groups"));
+  HEADROOM_TRY(read_account(view, run));
+  HEADROOM_ASSIGN(const auto added, view.optional_object("added_layers"));
+  if (!added) return run;
+  AddedLayers& layers = run.added.emplace();
+  HEADROOM_TRY(read_account(*added, layers));
+  HEADROOM_ASSIGN(layers.apart_ms, added->optional_double("apart_ms", 0, kMostSeconds * 1e3));
   return run;
 }
 
@@ -205,6 +215,21 @@ Json decode_facts_json(const DecodeFacts& facts) {
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+Json account_json(const TimeAccount& account) {
+  return Json::object()
+      .set("wall_ms", account.wall_ms)
+      .set("idle_ms", account.idle_ms)
+      .set("groups", groups_json(account.groups))
+      .set("paper_groups", groups_json(account.paper_groups));
+}
+
+Json profile_json(const ProfiledRun& run) {
+  Json json = account_json(run);
+  if (!run.added) return json;
+  return json.set("added_layers",
+                  account_json(*run.added).set("apart_ms", or_null(run.added->apart_ms)));
 }
 
 }  // namespace
@@ -312,11 +337,7 @@ Json nongemm_record_json(const NongemmRecord& record) {
       .set("profiled_runs", record.profiled_runs)
       .set("profiled_seconds", record.profiled_seconds)
       .set("notes", text::json_array(record.notes))
-      .set("profile", Json::object()
-                          .set("wall_ms", record.profile.wall_ms)
-                          .set("idle_ms", record.profile.idle_ms)
-                          .set("groups", groups_json(record.profile.groups))
-                          .set("paper_groups", groups_json(record.profile.paper_groups)));
+      .set("profile", profile_json(record.profile));
 }
 
 }  // namespace headroom::bench

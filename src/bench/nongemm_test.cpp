@@ -28,7 +28,7 @@ NongemmRecord record_of(const NongemmSetting& setting, const GroupMilliseconds& 
   record.parameters = 100;
   record.trace = "a.trace.json.gz";
   record.profiled_seconds = record.seconds;
-  record.profile = {sum, 0, groups, paper};
+  static_cast<TimeAccount&>(record.profile) = {sum, 0, groups, paper};
   return record;
 }
 
@@ -115,6 +115,41 @@ TEST(NongemmTest, TwoDepthsMakeTheWhole) {
   EXPECT_EQ(row.parameters, 7000);
   // 31 times the second's 0.16 ms and 30 times the first's 0.13 ms, independent of one another.
   EXPECT_NEAR(*row.seconds_half, std::hypot(31 * 0.16e-3, 30 * 0.13e-3), 1e-12);
+}
+
+// Two layers in a run of 16 ms, of 3 ms each; the other run does not count.
+NongemmRecord with_layers(std::optional<double> apart_ms) {
+  NongemmRecord more = depth_of(2, 32);
+  AddedLayers& layers = more.profile.added.emplace();
+  layers.wall_ms = 3;
+  layers.groups = {{"gemm", 2}, {"memory", 1}};
+  layers.paper_groups = {{"GEMM", 2}, {"memory", 1}};
+  layers.apart_ms = apart_ms;
+  return more;
+}
+
+TEST(NongemmTest, ALayerIsWhatTheLongerRunHasBeyondTheOther) {
+  NongemmRecord few = depth_of(1, 32);
+  few.seconds = 1;  // a hundred times too slow
+  const auto answer = answer_of({few, with_layers(0.3)});
+  ASSERT_EQ(answer.rows.size(), 1U);
+  const NongemmRow& row = answer.rows[0];
+  EXPECT_NEAR(row.seconds, 0.106, 1e-12);
+  EXPECT_NEAR(row.nongemm_pct, 100.0 * 32 / 106, 1e-9);
+  EXPECT_NEAR(*row.paper_nongemm_pct, 100.0 * 32 / 106, 1e-9);
+  EXPECT_NEAR(*row.seconds_half, std::hypot(0.16e-3, 30 * 0.05 * 3e-3), 1e-12);
+  EXPECT_TRUE(row.notes.empty());
+  EXPECT_FALSE(answer_of({few, with_layers({})}).rows[0].seconds_half);
+}
+
+TEST(NongemmTest, LayersThatDifferTooMuchMakeNothing) {
+  EXPECT_TRUE(answer_of({depth_of(1, 32), with_layers(5.9)}).rows.empty());
+}
+
+TEST(NongemmTest, ADifferenceOfRunsIsCalledOne) {
+  const auto answer = answer_of({depth_of(1, 32), depth_of(2, 32)});
+  EXPECT_EQ(answer.rows[0].notes,
+            std::vector<std::string>{"a layer's time is the difference of two runs"});
 }
 
 TEST(NongemmTest, DepthsThatDoNotDifferMakeNothing) {
@@ -234,6 +269,7 @@ TEST(NongemmTest, RecordsAreReadBack) {
   record.joules = 2.5;
   record.typical_trace = "a.typical.trace.json.gz";
   record.profiled_runs = 15;
+  record.profile.added = with_layers(0.1).profile.added;
   NongemmRecord refused;
   refused.setting = setting_of("bert");
   refused.reason = "\"no\"\n";

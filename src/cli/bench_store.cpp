@@ -1,9 +1,12 @@
 #include "cli/bench_store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
+#include "ops/added_part.h"
 #include "ops/ops.h"
 
 namespace headroom::cli {
@@ -14,6 +17,36 @@ constexpr Bytes kMostRecordBytes{64 * kMiB};
 
 Error usage(std::string message) { return Error{ErrorCode::usage, std::move(message), {}, {}}; }
 
+// Of one of its steps, the mean.
+void take_account(const ops::OpsAnswer& answer, bench::TimeAccount& account) {
+  const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
+  account.wall_ms = answer.wall_time.total_ms / runs;
+  account.idle_ms = answer.idle.ms / runs;
+  for (const ops::GroupShare& group : answer.kernel_time.groups) {
+    account.groups.emplace_back(group.name, group.ms / runs);
+  }
+  for (const ops::GroupShare& group : answer.nongemm_bench_paper.groups) {
+    account.paper_groups.emplace_back(group.name, group.ms / runs);
+  }
+}
+
+// What a run has beyond the one in `shorter`, where that can be told.
+Result<std::optional<bench::AddedLayers>> added_layers(const ops::RecordedRun& run,
+                                                       const std::string& shorter) {
+  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(""));
+  HEADROOM_ASSIGN(const ops::RecordedRun less, ops::read_run(shorter, rules));
+  const auto part = ops::added_part(less, run);
+  if (!part) return std::optional<bench::AddedLayers>();
+  HEADROOM_ASSIGN(const ops::RecordedRun steps, ops::with_steps(run, part->spans_ns, rules));
+  bench::AddedLayers layers;
+  take_account(ops::answer(steps, rules), layers);
+  if (part->spans_ns.size() == 2) {
+    const auto length = [&](size_t i) { return part->spans_ns[i][1] - part->spans_ns[i][0]; };
+    layers.apart_ms = std::abs(static_cast<double>(length(0) - length(1))) / 1e6;
+  }
+  return std::optional(std::move(layers));
+}
+
 }  // namespace
 
 Result<bench::NongemmRecords> read_bench_records(const std::string& file) {
@@ -21,20 +54,16 @@ Result<bench::NongemmRecords> read_bench_records(const std::string& file) {
   return bench::parse_nongemm_records(text, file);
 }
 
-Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture) {
+Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture,
+                                              const std::string& shorter) {
   ops::OpsQuestion question;
   question.file = file;
   question.capture = capture;
-  HEADROOM_ASSIGN(const ops::OpsAnswer answer, ops::answer(question));
-  const auto runs = static_cast<double>(std::max<size_t>(1, answer.steps.size()));
+  HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
   bench::ProfiledRun run;
-  run.wall_ms = answer.wall_time.total_ms / runs;
-  run.idle_ms = answer.idle.ms / runs;
-  for (const ops::GroupShare& group : answer.kernel_time.groups) {
-    run.groups.emplace_back(group.name, group.ms / runs);
-  }
-  for (const ops::GroupShare& group : answer.nongemm_bench_paper.groups) {
-    run.paper_groups.emplace_back(group.name, group.ms / runs);
+  take_account(answered.answer, run);
+  if (!shorter.empty()) {
+    HEADROOM_ASSIGN(run.added, added_layers(answered.run, shorter));
   }
   return run;
 }

@@ -15,8 +15,10 @@ namespace headroom::cli {
 Result<bench::NongemmRecords> read_bench_records(const std::string& file);
 
 // One run of those that the trace holds, by `headroom ops`; `capture`: of the graphs that it
-// launches, or "".
-Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture);
+// launches, or ""; `shorter`: of fewer layers, what the run has beyond it is accounted for by
+// itself; or "".
+Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std::string& capture,
+                                              const std::string& shorter);
 
 // What is in the folder is not measured again.
 class BenchStore {
