@@ -140,7 +140,7 @@ class DataAnswers:
 
 class BalancedExperts(DataAnswers):
     """Every expert is hit and gets its share of the tokens; the first ones take what is left
-    over."""
+    over. A model that looks for the sequences with a label (DeBERTa) finds one for each."""
 
     def __init__(self, experts_by_module):
         super().__init__()
@@ -155,9 +155,12 @@ class BalancedExperts(DataAnswers):
 
     def rows(self, tensor, module):
         count = self._experts.get(module)
-        if count is None:
+        is_whole_model = module in ("", "base_model.model")  # peft's name for it
+        if count is None and not (is_whole_model and tensor.dim() == 1):
             return super().rows(tensor, module)
-        if tensor.dim() == 1:
+        if count is None:
+            answer = tensor.numel()
+        elif tensor.dim() == 1:
             self._turn[module] = 0
             answer = count
         else:

@@ -92,6 +92,7 @@ CHUNKS = 4  # of a sequence, where the head and its loss go chunk by chunk
 
 HEADS = {
     "causal_lm": "AutoModelForCausalLM",
+    "image_text": "AutoModelForImageTextToText",
     "masked_lm": "AutoModelForMaskedLM",
     "seq2seq_lm": "AutoModelForSeq2SeqLM",
     "image_classification": "AutoModelForImageClassification",
@@ -99,14 +100,22 @@ HEADS = {
 }
 
 
+MASKED_LM = ("bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta",
+             "xlm-roberta")
+# Models of text and images that are no causal language models to transformers; trained on text alone.
+IMAGE_TEXT = ("mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+
+
 def head_of(config):
     """The head that a family is trained with by default."""
     if config.model_type in ("t5", "mt5", "umt5"):
         return "seq2seq_lm"
-    if config.model_type in ("bert", "roberta"):
+    if config.model_type in MASKED_LM:
         return "masked_lm"
     if config.model_type in ("vit", "deit"):
         return "image_classification"
+    if config.model_type in IMAGE_TEXT:
+        return "image_text"
     return "causal_lm"
 
 
@@ -115,8 +124,9 @@ def make_model(config, options, device):
     torch = import_torch()
     import transformers
     from transformers.initialization import no_init_weights
-    with contextlib.suppress(Exception):
-        config.use_cache = options.use_cache
+    for part in (config, config.get_text_config()):
+        with contextlib.suppress(Exception):
+            part.use_cache = options.use_cache
     kind = getattr(transformers, HEADS[options.head])
     arguments = {"dtype": getattr(torch, options.dtype), "attn_implementation": options.attention}
     if options.experts:

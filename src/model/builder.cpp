@@ -49,6 +49,14 @@ Var GraphBuilder::parameter(std::string name, const Dims& shape, ParameterRole r
   return var;
 }
 
+Var GraphBuilder::parameter(std::string name, const Dims& shape, ParameterRole role, DType dtype,
+                            bool trainable) {
+  Var var = parameter(std::move(name), shape, role);
+  graph_.parameters.back().dtype = dtype;
+  graph_.parameters.back().trainable = trainable;
+  return var;
+}
+
 Var GraphBuilder::tied(std::string name, const Var& holder, ParameterRole role) {
   for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {
     if (graph_.parameters[i].value != holder.id()) continue;

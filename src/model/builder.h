@@ -61,6 +61,9 @@ class GraphBuilder {
 
   // --- declaring ------------------------------------------------------------------------------
   Var parameter(std::string name, const Dims& shape, ParameterRole role);
+  // One that has a type of its own and, maybe, no gradient.
+  Var parameter(std::string name, const Dims& shape, ParameterRole role, DType dtype,
+                bool trainable = true);
   // The same tensor under a second name (lm_head.weight of a tied model).
   Var tied(std::string name, const Var& holder, ParameterRole role);
   // Without a dtype it has the model's own.
@@ -197,6 +200,7 @@ class GraphBuilder {
   Var index_add(Var x, int dim, Var index, Var source);
   Var gather(Var x, int dim, Var index);
   Var scatter(Var x, int dim, Var index);  // of a number
+  Var scatter_assign(Var x, int dim, Var index, Var source);
   std::vector<Var> topk(Var x, int64_t k);
   std::vector<Var> sort(Var x);
   Var one_hot(Var x, int64_t classes);
@@ -207,10 +211,12 @@ class GraphBuilder {
   // In place: the variable takes what is returned (x = g.add_assign(x, y)).
   Var add_assign(Var a, Var b);
   Var div_assign(Var a, Var b);
+  Var mul_assign(Var a, Var b);
   Var mul_assign(Var a, double b);
   Var div_assign(Var a, double b);
   Var index_put(Var x, Var index, Var value);
   Var masked_fill_assign(Var x, Var mask);
+  Var clamp_assign(Var x, int bounds);
   Var index_add_assign(Var x, int dim, Var index, Var source);
   Var copy_slice(Var x, Var source, int dim, int64_t start, int64_t end);
   Var copy_select(Var x, Var source, int dim, int64_t index);
@@ -218,6 +224,8 @@ class GraphBuilder {
   Var sdpa(Var query, Var key, Var value, Var mask, bool causal, bool grouped, double dropout);
   // [batch, sequence, heads, head].
   Var flash_attention(Var query, Var key, Var value, bool causal, double dropout);
+  // Phi-3.5-MoE's own gradient of a gate; what goes to scores alone.
+  Var sparse_mixer(Var scores, Var gate, Var chosen, Var gates, Var midpoint);
   Var nll_loss(Var log_probabilities, Var target);
   Var cross_entropy(Var logits, Var target);
 

@@ -25,6 +25,11 @@ Attributes number(double value) {
   attributes.flag = true;  // the second operand is the number
   return attributes;
 }
+Attributes in_place(const Numbers& values = {}) {
+  Attributes attributes = ints(values);
+  attributes.flag = true;
+  return attributes;
+}
 Attributes typed(std::vector<int64_t> values, std::optional<DType> dtype) {
   Attributes attributes = ints(std::move(values));
   attributes.dtype = dtype;
@@ -181,9 +186,10 @@ Var GraphBuilder::masked_fill(Var x, Var mask) {
   return apply(OpKind::masked_fill, inputs(std::move(x), std::move(mask)));
 }
 Var GraphBuilder::masked_fill_assign(Var x, Var mask) {
-  Attributes in_place;
-  in_place.flag = true;
-  return apply(OpKind::masked_fill, inputs(std::move(x), std::move(mask)), std::move(in_place));
+  return apply(OpKind::masked_fill, inputs(std::move(x), std::move(mask)), in_place());
+}
+Var GraphBuilder::clamp_assign(Var x, int bounds) {
+  return apply(OpKind::clamp, inputs(std::move(x)), in_place({bounds}));
 }
 
 Var GraphBuilder::gelu(Var x, bool tanh_approximation) {
@@ -281,6 +287,10 @@ Var GraphBuilder::gather(Var x, int dim, Var index) {
 Var GraphBuilder::scatter(Var x, int dim, Var index) {
   return apply(OpKind::scatter, inputs(std::move(x), std::move(index)), ints({dim}));
 }
+Var GraphBuilder::scatter_assign(Var x, int dim, Var index, Var source) {
+  return apply(OpKind::scatter, inputs(std::move(x), std::move(index), std::move(source)),
+               ints({dim}));
+}
 std::vector<Var> GraphBuilder::topk(Var x, int64_t k) {
   return apply_many(OpKind::topk, inputs(std::move(x)), 2, ints({k}));
 }
@@ -309,6 +319,9 @@ Var GraphBuilder::add_assign(Var a, Var b) {
 }
 Var GraphBuilder::div_assign(Var a, Var b) {
   return apply(OpKind::div_assign, inputs(std::move(a), std::move(b)));
+}
+Var GraphBuilder::mul_assign(Var a, Var b) {
+  return apply(OpKind::mul_assign, inputs(std::move(a), std::move(b)));
 }
 Var GraphBuilder::mul_assign(Var a, double b) {
   return apply(OpKind::mul_assign, inputs(std::move(a)), number(b));
@@ -344,6 +357,10 @@ Var GraphBuilder::flash_attention(Var query, Var key, Var value, bool causal, do
   attributes.number = dropout;
   return apply(OpKind::flash_attention, inputs(std::move(query), std::move(key), std::move(value)),
                std::move(attributes));
+}
+Var GraphBuilder::sparse_mixer(Var scores, Var gate, Var chosen, Var gates, Var midpoint) {
+  return apply(OpKind::sparse_mixer, inputs(std::move(scores), std::move(gate), std::move(chosen),
+                                            std::move(gates), std::move(midpoint)));
 }
 Var GraphBuilder::nll_loss(Var log_probabilities, Var target) {
   return apply(OpKind::nll_loss, inputs(std::move(log_probabilities), std::move(target)));

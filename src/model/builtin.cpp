@@ -170,8 +170,11 @@ Result<const BuiltinModel*> find_model(std::string_view name,
     if (text::lower(model.id) == wanted) return &model;
     if (text::lower(short_name(model.id)) == wanted) found.push_back(&model);
   }
-  if (found.size() == 1) return found.front();
   if (found.empty()) return unknown(name, models);
+  const auto is_first = [&](const BuiltinModel* model) {
+    return model->config == found.front()->config;
+  };
+  if (std::ranges::all_of(found, is_first)) return found.front();
   std::string names;
   for (const BuiltinModel* model : found) names += (names.empty() ? "" : ", ") + model->id;
   return usage("model " + show(name) + " is ambiguous", "it may be " + names);

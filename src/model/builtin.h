@@ -26,9 +26,9 @@ struct BuiltinModel {
 // All of them, in the table's order: by family, small ones first.
 [[nodiscard]] const std::vector<BuiltinModel>& builtin_models();
 
-// Among `models`: by id, or by the part behind the slash where that is unique; capitals do not
-// matter. The Error of an unknown name proposes the nearest one, that of an ambiguous name lists
-// what it may be.
+// Among `models`: by id, or by the part behind the slash where that names one (or copies of it);
+// capitals do not matter. The Error of an unknown name proposes the nearest one, that of an
+// ambiguous name lists what it may be.
 Result<const BuiltinModel*> find_model(std::string_view name, std::span<const BuiltinModel> models);
 Result<const BuiltinModel*> find_builtin(std::string_view name);
 

@@ -94,7 +94,9 @@ TEST(Builtin, FindsByShortNameAndInAnyCapitals) {
 }
 
 TEST(Builtin, NamesWhatAnAmbiguousNameMayBe) {
-  const std::vector<BuiltinModel> models{{"one/Model-7b", {}, {}}, {"two/model-7B", {}, {}}};
+  std::vector<BuiltinModel> models{{"one/Model-7b", {}, {}}, {"two/model-7B", {}, {}}};
+  EXPECT_EQ((*find_model("model-7b", models))->id, "one/Model-7b") << "a copy of it";
+  models[1].config = text::Json(int64_t{1});
   EXPECT_EQ((*find_model("TWO/model-7b", models))->id, "two/model-7B");
   const Result<const BuiltinModel*> model = find_model("model-7b", models);
   ASSERT_FALSE(model.has_value());

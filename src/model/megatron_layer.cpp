@@ -196,6 +196,7 @@ MegatronLayer::MegatronLayer(GraphBuilder& g, const MegatronSizes& sizes, const 
 
 Var MegatronLayer::operator()(GraphBuilder& g, Var input, const MegatronContext& context) const {
   RegionScope region(g, RegionKind::layer, name_, {&input, &context.angles, &context.encoded});
+  region.set_positional(3);  // tensor_parallel.checkpoint takes all of them so
   Var x;
   {
     RegionScope inner(g, RegionKind::attention, name_ + ".self_attention", {&input});

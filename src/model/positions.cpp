@@ -1,15 +1,19 @@
 #include "model/positions.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace headroom::model {
 
 namespace {
 
-// RoBERTa's positions begin behind that of padding, which is a row of the table as well.
+// RoBERTa's and its like's positions begin behind that of padding, which is a row of the table as
+// well.
 Result<int64_t> rows_before_the_first(const text::JsonView& config) {
   HEADROOM_ASSIGN(const auto type, config.optional_string("model_type"));
-  if (!type || (*type != "roberta" && *type != "xlm-roberta")) return int64_t{0};
+  constexpr std::array<std::string_view, 4> kThese{"camembert", "mpnet", "roberta", "xlm-roberta"};
+  if (!type || std::ranges::find(kThese, *type) == kThese.end()) return int64_t{0};
   constexpr int64_t kMost = int64_t{1} << 30;
   HEADROOM_ASSIGN(const auto padding, config.optional_int("pad_token_id", 0, kMost));
   return padding.value_or(1) + 1;

@@ -19,6 +19,8 @@ TEST(Positions, AreFoundByEachNameAndWithinTheLanguageModelsPart) {
   EXPECT_EQ(*positions_in(R"({"n_ctx": 512})"), 512);
   EXPECT_EQ(*positions_in(R"({"text_config": {"max_position_embeddings": 262144}})"), 262144);
   EXPECT_EQ(*positions_in(R"({"model_type": "roberta", "max_position_embeddings": 514})"), 512);
+  EXPECT_EQ(*positions_in(R"({"model_type": "camembert", "max_position_embeddings": 514})"), 512);
+  EXPECT_EQ(*positions_in(R"({"model_type": "mpnet", "max_position_embeddings": 514})"), 512);
   EXPECT_EQ(*positions_in(R"({"model_type": "bert", "max_position_embeddings": 512})"), 512);
   EXPECT_EQ(*positions_in(R"({"n_ctx": 8, "text_config": {"n_positions": 16}})"), 8);
 }

@@ -240,19 +240,40 @@ Tensor cos(Eager& e, const Tensor& self) {
   return out;
 }
 
+namespace {
+
+// The node has saved what was clamped.
+void set_clamp_backward(Node& node, int bounds) {
+  node.apply = [bounds](Eager& eager, Node& n, Grads& g, Grads& result) {
+    const Tensor zero = zeros(eager, {}, g[0].dtype());
+    const Tensor inside = compare(eager, n.saved[0], nullptr);
+    // The second comparison is combined with the first in place.
+    const Tensor below = bounds > 1 ? compare(eager, n.saved[0], nullptr) : Tensor();
+    result[0] = where(eager, inside, g[0], zero);
+  };
+}
+
+}  // namespace
+
 Tensor clamp(Eager& e, const Tensor& self, int bounds) {
   Tensor out = unary(e, OpKind::clamp, self, self.dtype());
   if (Node* node = e.history("ClampBackward1", {&self}, {&out})) {
     node->save(self);
-    node->apply = [bounds](Eager& eager, Node& n, Grads& g, Grads& result) {
-      const Tensor zero = zeros(eager, {}, g[0].dtype());
-      const Tensor inside = compare(eager, n.saved[0], nullptr);
-      // The second comparison is combined with the first in place.
-      const Tensor below = bounds > 1 ? compare(eager, n.saved[0], nullptr) : Tensor();
-      result[0] = where(eager, inside, g[0], zero);
-    };
+    set_clamp_backward(*node, bounds);
     e.finish(*node);
   }
+  return out;
+}
+
+Tensor clamp_assign(Eager& e, const Tensor& self, int bounds) {
+  Tensor out = e.detach(self);
+  if (Node* node = e.history("ClampBackward1", {&self}, {&out})) {
+    GradMode no_grad(e, false);
+    node->save(clone(e, self));  // it is about to be overwritten
+    set_clamp_backward(*node, bounds);
+    e.finish(*node);
+  }
+  e.kernel(OpKind::clamp, static_cast<double>(self.elements()), self.bytes(), self.bytes());
   return out;
 }
 

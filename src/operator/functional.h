@@ -195,9 +195,16 @@ Tensor index_pairs(Eager& e, const Tensor& self, const Tensor& first, const Tens
 Tensor index_put(Eager& e, const Tensor& self, const Tensor& index, const Tensor& value);
 Tensor add_assign(Eager& e, const Tensor& self, const Tensor& other);
 Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other);
+Tensor mul_assign(Eager& e, const Tensor& self, const Tensor& other);  // by a constant
 Tensor mul_scalar_assign(Eager& e, const Tensor& self, double other);
 Tensor div_scalar_assign(Eager& e, const Tensor& self, double other);
 Tensor masked_fill_assign(Eager& e, const Tensor& self, const Tensor& mask);
+Tensor clamp_assign(Eager& e, const Tensor& self, int bounds);
+// transformers' PhimoeMultiplier: gate * midpoint, whose gradient goes to the scores alone.
+Tensor sparse_mixer(Eager& e, const Tensor& scores, const Tensor& gate, const Tensor& chosen,
+                    const Tensor& gates, const Tensor& midpoint);
+Tensor scatter_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
+                      const Tensor& source);
 Tensor index_add_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
                         const Tensor& source);
 // self[..., start:end, ...].copy_(source)

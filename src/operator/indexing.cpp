@@ -132,6 +132,7 @@ Tensor scatter(Eager& e, const Tensor& self, int dim, const Tensor& index) {
 Tensor gather(Eager& e, const Tensor& self, int dim, const Tensor& index) {
   Tensor out = looked_up(e, OpKind::gather, index.sizes(), self.dtype(), index);
   if (Node* node = e.history("GatherBackward0", {&self}, {&out})) {
+    node->save(self);  // for its size alone
     node->save(index);
     node->apply = [before = self.sizes(), dim](Eager& eager, Node&, Grads& g, Grads& result) {
       static_cast<void>(dim);

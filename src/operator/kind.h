@@ -113,6 +113,7 @@ enum class OpGroup : uint8_t {
   X(one_hot, routing)                \
   X(nonzero, routing)                \
   X(histogram, routing)              \
+  X(sparse_mixer, routing)           \
   X(nll_loss, loss)                  \
   X(cross_entropy, loss)             \
   X(fused_kernel, elementwise)       \

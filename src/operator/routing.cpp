@@ -138,19 +138,21 @@ Tensor add_to_view(Eager& e, const Tensor& self, const Tensor& other) {
   return out;
 }
 
-// masked_fill_ of a view: its base's gradient is copied, and the part of it copied once more.
-Tensor fill_view(Eager& e, const Tensor& self, const Tensor& mask) {
+// What is done to a view in place with a constant: its base's gradient is copied, the part of it
+// copied once more, and `gradient` is of that.
+Tensor change_view(Eager& e, const Tensor& self, const Tensor& constant,
+                   Tensor (*gradient)(Eager&, const Tensor&, const Tensor&)) {
   const Tensor base = self->base;
   Tensor out = rebased(e, self);
   out->base = base;
   if (Node* node = e.history("CopySlices", {&base}, {&out})) {
-    node->save(mask);
-    node->apply = [sizes = base.sizes(), strides = base.strides(), part = self.sizes(),
+    node->save(constant);
+    node->apply = [gradient, sizes = base.sizes(), strides = base.strides(), part = self.sizes(),
                    part_strides = self.strides()](Eager& eager, Node& n, Grads& g, Grads& result) {
       const Tensor whole = eager.empty_strided(sizes, strides, g[0].dtype());
       copy_into(eager, whole, g[0]);
       const Tensor slice = eager.alias(whole, part, part_strides);
-      copy_into(eager, slice, masked_fill(eager, clone(eager, slice), n.saved[0]));
+      copy_into(eager, slice, gradient(eager, clone(eager, slice), n.saved[0]));
       result[0] = whole;
     };
     e.finish(*node);
@@ -198,6 +200,21 @@ Tensor div_assign(Eager& e, const Tensor& self, const Tensor& other) {
   return out;
 }
 
+Tensor mul_assign(Eager& e, const Tensor& self, const Tensor& other) {
+  e.kernel(OpKind::mul, static_cast<double>(self.elements()), self.bytes() + other.bytes(),
+           self.bytes());
+  if (self->base) return change_view(e, self, other, mul);
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("MulBackward0", {&self}, {&out})) {
+    node->save(other);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      result[0] = mul(eager, g[0], n.saved[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
 Tensor mul_scalar_assign(Eager& e, const Tensor& self, double other) {
   e.kernel(OpKind::mul, static_cast<double>(self.elements()), self.bytes(), self.bytes());
   Tensor out = rebased(e, self);
@@ -222,12 +239,27 @@ Tensor div_scalar_assign(Eager& e, const Tensor& self, double other) {
 
 Tensor masked_fill_assign(Eager& e, const Tensor& self, const Tensor& mask) {
   e.kernel(OpKind::masked_fill, 0, self.bytes() + mask.bytes(), self.bytes());
-  if (self->base) return fill_view(e, self, mask);
+  if (self->base) return change_view(e, self, mask, masked_fill);
   Tensor out = rebased(e, self);
   if (Node* node = e.history("MaskedFillBackward0", {&self}, {&out})) {
     node->save(mask);
     node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
       result[0] = masked_fill(eager, g[0], n.saved[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
+}
+
+Tensor scatter_assign(Eager& e, const Tensor& self, int dim, const Tensor& index,
+                      const Tensor& source) {
+  e.kernel(OpKind::scatter, 0, source.bytes() + index.bytes(), source.bytes());
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("ScatterBackward0", {&self, &source}, {&out})) {
+    node->save(index);
+    node->apply = [dim](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = scatter(eager, g[0], dim, n.saved[0]);
+      if (n.needs(1)) result[1] = gather(eager, g[0], dim, n.saved[0]);
     };
     e.finish(*node);
   }
@@ -290,6 +322,32 @@ Tensor copy_select(Eager& e, const Tensor& self, const Tensor& source, int dim, 
   return copy_into_view(e, self, source, [dim, index](Eager& eager, const Tensor& whole) {
     return select(eager, whole, dim, index);
   });
+}
+
+Tensor sparse_mixer(Eager& e, const Tensor& scores, const Tensor& gate, const Tensor& chosen,
+                    const Tensor& gates, const Tensor& midpoint) {
+  Tensor out;
+  {
+    GradMode no_grad(e, false);
+    out = mul(e, gate, midpoint);
+  }
+  // Gate and gates are on the graph, too, and get no gradient.
+  if (Node* node = e.history("PhimoeMultiplierBackward", {&scores, &gate, &gates}, {&out})) {
+    node->save(gate);
+    node->save(chosen);
+    node->save(gates);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      const Tensor scaled = mul(eager, g[0], n.saved[0]);
+      {
+        const Tensor negated = mul_scalar(eager, scaled, -1);
+        result[0] = mul(eager, n.saved[2], negated);
+      }
+      eager.kernel(OpKind::scatter, static_cast<double>(scaled.elements()), scaled.bytes(),
+                   scaled.bytes());
+    };
+    e.finish(*node);
+  }
+  return out;
 }
 
 std::vector<Tensor> max(Eager& e, const Tensor& self, int dim, bool keepdim) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
+
+#include "operator/impossible.h"
 
 namespace headroom::step {
 
@@ -203,6 +206,22 @@ void Checkpointer::run(uint32_t region, Frame& frame) {
   }
 }
 
+namespace {
+
+// What layers are given by keyword and gradients go back through: each layer's own backward would
+// go through all that it was made of, and free what that kept, before the next layer's comes.
+void refuse_shared_history(std::span<const Tensor> by_keyword) {
+  for (const Tensor& input : by_keyword) {
+    if (!input || !input->requires_grad || !input->grad_fn) continue;
+    throw op::Impossible{
+        "layers share what gradients go back through, and reentrant checkpoints would go back "
+        "through it once for each, which PyTorch refuses",
+        "take non-reentrant checkpoints"};
+  }
+}
+
+}  // namespace
+
 void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
   const model::Region& part = graph_.regions[region];
   std::vector<Tensor> inputs = inputs_of(part, frame);
@@ -220,13 +239,16 @@ void Checkpointer::run_reentrant(uint32_t region, Frame& frame) {
     if (passed_on) output = eager_.alias(output, output.sizes(), output.strides());
     outputs.push_back(output);
   }
-  Node* node = eager_.history("CheckpointFunctionBackward", inputs, outputs);
+  const std::span<const Tensor> all(inputs);
+  const std::span positional = all.first(std::min<size_t>(part.positional, inputs.size()));
+  refuse_shared_history(all.subspan(positional.size()));
+  Node* node = eager_.history("CheckpointFunctionBackward", positional, outputs);
   if (!node) return;
   // What transformers passes by position is saved, and what it passes by keyword is held by the
   // function to run again.
   std::vector<Tensor> held = inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool by_position = inputs[i] && (i < part.positional || inputs[i]->requires_grad);
+    const bool by_position = inputs[i] && i < positional.size();
     node->save_if(by_position, inputs[i]);
     if (by_position) held[i] = Tensor();
   }
@@ -270,7 +292,7 @@ void Checkpointer::run_non_reentrant(uint32_t region, Frame& frame) {
   for (size_t i = 0; i < recomputation->inputs.size(); ++i) {
     const Tensor& input = recomputation->inputs[i];
     const bool by_position = i < graph_.regions[region].positional;
-    if (input && (by_position || input->requires_grad)) eager_.note_saved(input);
+    if (input && by_position) eager_.note_saved(input);
   }
   Taking hooks(recomputation);
   eager_.set_hooks(&hooks);

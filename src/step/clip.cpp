@@ -1,9 +1,9 @@
 #include "step/clip.h"
 
 #include <algorithm>
-#include <map>
 
 #include "operator/scratch.h"
+#include "step/type_groups.h"
 
 namespace headroom::step {
 
@@ -27,13 +27,14 @@ void append_norms(Eager& e, const std::vector<Tensor>& grads, std::vector<Tensor
 }
 
 Tensor total_norm(Eager& e, const std::vector<OptimizedParameter>& parameters) {
-  std::map<op::DType, std::vector<Tensor>> lists;
+  std::vector<Tensor> all;
   for (const OptimizedParameter& parameter : parameters) {
-    const Tensor& grad = parameter.tensor->grad;
-    if (grad) lists[grad.dtype()].push_back(grad);
+    if (parameter.tensor->grad) all.push_back(parameter.tensor->grad);
   }
   std::vector<Tensor> norms;
-  for (const auto& [type, grads] : lists) append_norms(e, grads, norms);
+  for (const auto& grads : grouped_by_type(all, [](const Tensor& grad) { return grad.dtype(); })) {
+    append_norms(e, grads, norms);
+  }
   if (norms.empty()) return {};
   const Tensor stacked = op::stack(e, norms, 0);
   return e.empty({}, stacked.dtype());

@@ -148,7 +148,9 @@ void Engine::call(Node& node, Grads& grads, Grads& results) {
   results.resize(node.next.size());
   if (options_.hooks.unpack) options_.hooks.unpack(node);
   eager_.set_module(node.module);
-  node.apply(eager_, node, grads, results);
+  // A function that none of its outputs' gradients reached passes on that there is none.
+  const bool is_reached = std::ranges::any_of(grads, [](const Tensor& each) { return !!each; });
+  if (is_reached) node.apply(eager_, node, grads, results);
   // What hooks gave back was the call's own; what a node saved itself stays a little longer.
   if (node.hook_owner) node.saved.clear();
   for (size_t i = 0; i < results.size(); ++i) {

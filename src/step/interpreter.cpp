@@ -138,7 +138,7 @@ Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::polar:
       return op::polar(e, in[0], in[1]);
     case OpKind::clamp:
-      return op::clamp(e, in[0], dim_of(a));
+      return a.flag ? op::clamp_assign(e, in[0], dim_of(a)) : op::clamp(e, in[0], dim_of(a));
     case OpKind::floor_divide:
       return op::floor_divide(e, in[0], a.number);
     case OpKind::add_assign:
@@ -147,7 +147,8 @@ Tensor run_elementwise(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
       return with_number ? op::div_scalar_assign(e, in[0], a.number)
                          : op::div_assign(e, in[0], in[1]);
     case OpKind::mul_assign:
-      return op::mul_scalar_assign(e, in[0], a.number);
+      return with_number ? op::mul_scalar_assign(e, in[0], a.number)
+                         : op::mul_assign(e, in[0], in[1]);
     case OpKind::compare:
     case OpKind::logical:
       return op::compare(e, in[0], in.size() > 1 ? &in[1] : nullptr);
@@ -282,11 +283,14 @@ Tensor run_lookup(Eager& e, OpKind kind, const Attributes& a, Inputs in) {
     case OpKind::index_add:
       return op::index_add(e, in[0], dim_of(a), in[1], in[2]);
     case OpKind::scatter:
-      return op::scatter(e, in[0], dim_of(a), in[1]);
+      return in.size() > 2 ? op::scatter_assign(e, in[0], dim_of(a), in[1], in[2])
+                           : op::scatter(e, in[0], dim_of(a), in[1]);
     case OpKind::gather:
       return op::gather(e, in[0], dim_of(a), in[1]);
     case OpKind::one_hot:
       return op::one_hot(e, in[0], a.ints[0]);
+    case OpKind::sparse_mixer:
+      return op::sparse_mixer(e, in[0], in[1], in[2], in[3], in[4]);
     case OpKind::nll_loss:
       return op::nll_loss(e, in[0], in[1]);
     case OpKind::cross_entropy:

@@ -21,9 +21,10 @@ class Adam : public Optimizer {
         update_in_loop(e, group);
         continue;
       }
+      std::vector<Tensor> denominators;
       for (const SlotList& list : by_type(group)) {
         if (options_.implementation == OptimizerImplementation::foreach) {
-          update_foreach(e, list);
+          update_foreach(e, list, denominators);
         } else {
           for (const Slot* slot : list) update_kernel(e, slot->tensor(), fused_traffic(*slot));
         }
@@ -79,18 +80,20 @@ class Adam : public Optimizer {
     return {within + parameter + slot.states[0].bytes() + root, within + parameter};
   }
 
-  void update_foreach(Eager& e, const SlotList& list) {
+  // `denominators`: a name that keeps one list's until it is given the next one's.
+  void update_foreach(Eager& e, const SlotList& list, std::vector<Tensor>& denominators) {
     std::vector<Tensor> decayed;
     for (const Slot* slot : list) {
       if (copies_gradients()) decayed.push_back(e.empty_like(slot->grad(), slot->grad().dtype()));
       update_kernel(e, slot->tensor(), moments_traffic(*slot));
     }
     decayed.clear();
-    std::vector<Tensor> denominators;
+    std::vector<Tensor> roots;
     for (const Slot* slot : list) {
       const Tensor& second = slot->states.back();
-      denominators.push_back(e.empty_like(second, second.dtype()));
+      roots.push_back(e.empty_like(second, second.dtype()));
     }
+    denominators = std::move(roots);
     for (const Slot* slot : list) update_kernel(e, slot->tensor(), update_traffic(*slot, 0));
   }
 

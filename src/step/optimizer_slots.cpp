@@ -1,6 +1,6 @@
 #include "step/optimizer_slots.h"
 
-#include <map>
+#include "step/type_groups.h"
 
 namespace headroom::step {
 
@@ -24,11 +24,7 @@ std::vector<SlotList> parameter_groups(std::vector<Slot>& slots, bool decay_grou
 }
 
 std::vector<SlotList> by_type(const SlotList& group) {
-  std::map<op::DType, SlotList> lists;
-  for (Slot* slot : group) lists[slot->tensor().dtype()].push_back(slot);
-  std::vector<SlotList> result;
-  for (auto& [type, list] : lists) result.push_back(std::move(list));
-  return result;
+  return grouped_by_type(group, [](const Slot* slot) { return slot->tensor().dtype(); });
 }
 
 namespace {

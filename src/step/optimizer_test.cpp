@@ -6,6 +6,7 @@
 
 #include "step/clip.h"
 #include "step/optimizer_slots.h"
+#include "step/type_groups.h"
 
 namespace headroom::step {
 namespace {
@@ -226,6 +227,14 @@ TEST(Optimizer, AdEMAMixHasTwoMeansInTheFirstState) {
   EXPECT_EQ(states_of(of_bitsandbytes({.first_means = 2})), 3 * kElements * 4);
   EXPECT_EQ(states_of(of_bitsandbytes({.first_means = 2, .has_8_bits = true})),
             3 * (120'000 + kBlocks * 4 + kSmall) + 2 * kMap);
+}
+
+TEST(TypeGroups, TheTypeThatCameFirstComesLast) {
+  using enum op::DType;
+  const auto groups =
+      grouped_by_type(std::vector{bf16, f32, bf16, f16}, [](op::DType type) { return type; });
+  const std::vector<std::vector<op::DType>> expected{{f16}, {f32}, {bf16, bf16}};
+  EXPECT_EQ(groups, expected);
 }
 
 TEST(Clip, HoldsPartialNormsAndANumberATensor) {

@@ -127,6 +127,69 @@ def _decoders():
                                  "attention_bias": True, **_TOKENS}),
         _family("glm", "glm", {**_WIDE_HEAD, "partial_rotary_factor": 0.5,
                                "attention_bias": True, **_TOKENS}),
+        _family("arcee", "arcee", {**_GROUPED, **_TOKENS}),
+        _family("cohere", "cohere", {**_GROUPED, **_TOKENS}),
+        _family("cohere_normed", "cohere", {**_GROUPED, "use_qk_norm": True,
+                                            "attention_bias": True,
+                                            "tie_word_embeddings": False, **_TOKENS}),
+        _family("cohere2", "cohere2", {
+            **_GROUPED, "sliding_window": 10,
+            "layer_types": ["sliding_attention", "full_attention"], **_TOKENS}),
+        _family("ernie4_5", "ernie4_5", {**_WIDE_HEAD, "use_bias": True, **_TOKENS}),
+        _family("exaone4", "exaone4", {
+            **_GROUPED, "sliding_window": 10,
+            "layer_types": ["sliding_attention", "full_attention"], **_TOKENS}),
+        _family("helium", "helium", {**_GROUPED, "head_dim": 8, **_TOKENS}),
+        _family("hunyuan_v1_dense", "hunyuan_v1_dense", {**_WIDE_HEAD, **_TOKENS}),
+        _family("olmo", "olmo", {**_GROUPED, **_TOKENS}),
+        _family("olmo_clipped", "olmo", {**_GROUPED, "clip_qkv": 8.0, **_TOKENS}),
+        _family("olmo2", "olmo2", {**_GROUPED, **_TOKENS}),
+        _family("olmo3", "olmo3", {
+            **_GROUPED, "sliding_window": 10,
+            "layer_types": ["sliding_attention", "full_attention"], **_TOKENS}),
+        _family("seed_oss", "seed_oss", {**_WIDE_HEAD, **_TOKENS}),
+        _family("smollm3", "smollm3", {**_GROUPED, "no_rope_layers": [1, 0], **_TOKENS}),
+        _family("smollm3_windowed", "smollm3", {
+            **_GROUPED, "no_rope_layer_interval": 2, "use_sliding_window": True,
+            "sliding_window": 10, "tie_word_embeddings": False, **_TOKENS}),
+    ]
+
+
+_QWEN_TOWER = {"depth": 2, "hidden_size": 32, "out_hidden_size": 48, "intermediate_size": 40,
+               "num_heads": 4, "patch_size": 7}
+
+
+def _with_images():
+    """Language models beside a tower that reads images."""
+    return [
+        _family("gemma3", "gemma3", {
+            # Of one kind: transformers makes the masks in the order of a set.
+            "text_config": {**_WIDE_HEAD, "sliding_window": 10, "query_pre_attn_scalar": 24,
+                            "layer_types": ["sliding_attention"] * 2, **_TOKENS},
+            "vision_config": {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2,
+                              "num_attention_heads": 4, "image_size": 28, "patch_size": 7},
+            "mm_tokens_per_image": 4, "image_token_index": 100}),
+        _family("mistral3", "mistral3", {
+            "text_config": {"model_type": "mistral", **_WIDE_HEAD, "sliding_window": None,
+                            **_TOKENS},
+            "vision_config": {"model_type": "pixtral", "hidden_size": 32, "intermediate_size": 40,
+                              "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28,
+                              "patch_size": 7, "head_dim": 8},
+            "tie_word_embeddings": False}),
+        _family("ministral3", "ministral3", {**_WIDE_HEAD, **_TOKENS}),
+        _family("qwen2_vl", "qwen2_vl", {
+            **_GROUPED, **_TOKENS, "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]},
+            "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 2,
+                              "num_heads": 4, "patch_size": 7}}),
+        _family("qwen2_5_vl", "qwen2_5_vl", {
+            "text_config": {**_GROUPED, **_TOKENS,
+                            "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}},
+            "vision_config": _QWEN_TOWER}),
+        _family("qwen3_vl", "qwen3_vl", {
+            "text_config": {**_WIDE_HEAD, **_TOKENS},
+            "vision_config": {**_QWEN_TOWER, "num_position_embeddings": 16,
+                              "deepstack_visual_indexes": [0, 1]},
+            "tie_word_embeddings": True}),
     ]
 
 
@@ -146,6 +209,17 @@ def _experts():
             **_TOKENS}, data_dependent=True),
         _family("qwen3_moe", "qwen3_moe", {**_WIDE_HEAD, **_EXPERTS, "num_experts": 5, **_TOKENS},
                 data_dependent=True),
+        _family("olmoe", "olmoe", {
+            **_GROUPED, "num_experts": 5, "num_experts_per_tok": 2, "clip_qkv": 8.0, **_TOKENS},
+            data_dependent=True),
+        _family("dots1", "dots1", {
+            **_WIDE_HEAD, **_EXPERTS, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4,
+            "topk_group": 2, "first_k_dense_replace": 1, "norm_topk_prob": True, **_TOKENS},
+            data_dependent=True),
+        _family("dots1_sliding", "dots1", {
+            **_WIDE_HEAD, **_EXPERTS, "n_routed_experts": 5, "n_shared_experts": 1,
+            "attention_bias": True, "max_window_layers": 0, "sliding_window": 10, **_TOKENS},
+            data_dependent=True),
         _family("qwen3_5", "qwen3_5_text", {
             **_WIDE_HEAD, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
             "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_conv_kernel_dim": 4,
@@ -166,6 +240,37 @@ def _experts():
             **_WIDE_HEAD, **_EXPERTS, "n_routed_experts": 5, "n_shared_experts": 1, "n_group": 1,
             "topk_group": 1, "first_k_dense_replace": 1, "use_qk_norm": True,
             "attention_bias": True, **_TOKENS}, data_dependent=True),
+        _family("llama4_text", "llama4_text", {
+            **_WIDE_HEAD, "intermediate_size_mlp": 72, "num_local_experts": 5,
+            "num_experts_per_tok": 2, "no_rope_layer_interval": 2, "attention_chunk_size": 10,
+            "floor_scale": 8, **_TOKENS}),
+        _family("llama4", "llama4", {
+            "text_config": {
+                "model_type": "llama4_text", **_WIDE_HEAD, "num_hidden_layers": 3,
+                "intermediate_size_mlp": 72, "num_local_experts": 5, "num_experts_per_tok": 1,
+                "no_rope_layers": [1, 1, 0], "interleave_moe_layer_step": 2,
+                "use_qk_norm": False, "attn_temperature_tuning": False, "attention_bias": True,
+                **_TOKENS},
+            "tie_word_embeddings": False}),
+        _family("phimoe", "phimoe", {
+            **_GROUPED, "num_local_experts": 5, "num_experts_per_tok": 2, **_TOKENS},
+            data_dependent=True),
+        _family("phimoe_jittered", "phimoe", {
+            **_GROUPED, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 10,
+            "input_jitter_noise": 0.01, "attention_bias": True, "lm_head_bias": True, **_TOKENS},
+            data_dependent=True),
+        _family("ernie4_5_moe", "ernie4_5_moe", {
+            **_WIDE_HEAD, "moe_intermediate_size": 32, "moe_num_experts": 5, "moe_k": 2,
+            "moe_num_shared_experts": 2, "use_bias": True, **_TOKENS}, data_dependent=True),
+        _family("ernie4_5_moe_alone", "ernie4_5_moe", {
+            **_GROUPED, "num_hidden_layers": 3, "moe_intermediate_size": 32, "moe_num_experts": 5,
+            "moe_k": 2, "moe_num_shared_experts": 0, "moe_layer_interval": 2,
+            "moe_layer_end_index": 2, "tie_word_embeddings": False, **_TOKENS},
+            data_dependent=True),
+        _family("glm4_moe_lite", "glm4_moe_lite", {**_LATENT, **_TOKENS}, data_dependent=True),
+        _family("deepseek_v32", "deepseek_v32", {
+            **_LATENT, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 7, **_TOKENS},
+            data_dependent=True),
         _family("glm_moe_dsa", "glm_moe_dsa", {
             **_LATENT, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 7, **_TOKENS},
             data_dependent=True),
@@ -208,6 +313,37 @@ def _others():
         _family("roberta", "roberta", {  # two positions are padding's
             **_COMMON, "max_position_embeddings": 66, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2,
             "pad_token_id": 1}, head="masked_lm"),
+        _family("camembert", "camembert", {
+            **_COMMON, "max_position_embeddings": 66, "type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2,
+            "pad_token_id": 1}, head="masked_lm"),
+        _family("deberta_v2", "deberta-v2", {
+            **_COMMON, "type_vocab_size": 0, "relative_attention": True, "position_buckets": 12,
+            "norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": "p2c|c2p",
+            "position_biased_input": False, "pooler_dropout": 0.1, **_TOKENS}, head="masked_lm"),
+        _family("deberta_v2_positions", "deberta-v2", {
+            **_COMMON, "type_vocab_size": 2, "relative_attention": True,
+            "max_relative_positions": 20, "pos_att_type": ["c2p"], "position_biased_input": True, **_TOKENS},
+            head="masked_lm"),
+        _family("distilbert", "distilbert", {
+            "vocab_size": _VOCAB, "dim": 48, "hidden_dim": 88, "n_layers": 2, "n_heads": 6,
+            "max_position_embeddings": 64, "pad_token_id": 0}, head="masked_lm"),
+        _family("electra", "electra", {
+            **_COMMON, "embedding_size": 40, "type_vocab_size": 2, **_TOKENS}, head="masked_lm"),
+        _family("electra_wide", "electra", {
+            **_COMMON, "embedding_size": 48, "type_vocab_size": 2, "hidden_act": "gelu_new",
+            "tie_word_embeddings": False, **_TOKENS}, head="masked_lm"),
+        _family("modernbert", "modernbert", {
+            **_COMMON, "num_hidden_layers": 4, "local_attention": 10, "global_attn_every_n_layers": 3,
+            "embedding_dropout": 0.1, "attention_dropout": 0.1, "mlp_dropout": 0.1,
+            "classifier_dropout": 0.1, "classifier_pooling": "mean", **_TOKENS}, head="masked_lm"),
+        _family("modernbert_biased", "modernbert", {
+            **_COMMON, "local_attention": 128, "norm_bias": True, "attention_bias": True,
+            "mlp_bias": True, "classifier_bias": True, "decoder_bias": False,
+            "layer_types": ["sliding_attention", "sliding_attention"], "tie_word_embeddings": False,
+            **_TOKENS}, head="masked_lm"),
+        _family("mpnet", "mpnet", {  # padding is token 1, whatever the config says
+            **_COMMON, "max_position_embeddings": 66, "relative_attention_num_buckets": 32, "bos_token_id": 0,
+            "eos_token_id": 2, "pad_token_id": 1}, head="masked_lm"),
         _family("t5", "t5", {
             "vocab_size": _VOCAB, "d_model": 48, "d_kv": 8, "d_ff": 88, "num_layers": 2,
             "num_heads": 5, "relative_attention_num_buckets": 9,
@@ -227,7 +363,7 @@ def _others():
     ]
 
 
-FAMILIES = {family.name: family for family in _decoders() + _experts() + _others()}
+FAMILIES = {family.name: family for family in _decoders() + _with_images() + _experts() + _others()}
 
 
 def write_configs(folder=CONFIGS):

@@ -23,6 +23,7 @@ CASES = {
     "biases": ("llama_tied", {"lora_targets": ("all-linear",)}, False),
     "biases-prepared": ("llama_tied", {"lora_targets": ("all-linear",)}, True),
     "conv1d": ("gpt2", {}, False),
+    "images": ("gemma3", {"lora_targets": ("q_proj", "fc1")}, True),  # of a tower that is never called
     "qwen3-half": ("qwen3", {"dtype": "float16"}, False),
     "opt-prepared": ("opt", {}, True),
     "autocast": ("llama", {"autocast": "bfloat16"}, False),

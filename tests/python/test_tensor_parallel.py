@@ -15,7 +15,7 @@ from headroom import memory_oracle, trace_compare
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100}
 CASES = {
     **{family: {"family": family, "changes": HEADS}
-       for family in ("llama", "qwen3", "phi3", "llama_tied", "gemma2")},
+       for family in ("llama", "qwen3", "phi3", "llama_tied", "gemma2", "olmo2")},
     "gpt_neox": {"family": "gpt_neox", "changes": {"num_attention_heads": 4, "hidden_size": 64}},
     "phi": {"family": "phi", "changes": {**HEADS, "hidden_size": 64}},
     "odd-sizes": {"family": "llama", "changes": {**HEADS, "intermediate_size": 87, "vocab_size": 101}},
@@ -45,7 +45,9 @@ for case in SEQUENCE.values():
     case |= {"attention": "sdpa", "sequence": True, "changes": {**case["changes"], "hidden_size": 64}}
 CASES |= SEQUENCE
 FULL = {family: {"family": family, "changes": HEADS}
-        for family in ("qwen2", "mistral", "starcoder2", "granite", "glm", "glm4", "gemma", "gemma3_text")}
+        for family in ("qwen2", "mistral", "starcoder2", "granite", "glm", "glm4", "gemma", "gemma3_text", "arcee",
+                       "cohere", "cohere2", "ernie4_5", "exaone4", "olmo", "olmo3", "seed_oss", "smollm3")}
+FULL["helium"] = {"family": "helium", "changes": {**HEADS, "head_dim": 12}}
 # Only what lives at the most and at the end is held: scaled embeddings are scaled before they are let go of.
 PEAKS_ALONE = {"gemma", "gemma2", "gemma3_text"}
 DIVIDES_EMBEDDING = tuple(int(part) for part in transformers.__version__.split(".")[:2]) >= (5, 21)

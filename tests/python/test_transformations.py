@@ -34,6 +34,10 @@ CASES = {
     "lora-falcon_rw": ("falcon_rw", {"lora_rank": 4}, {}),
     "lora-gemma": ("gemma", {"lora_rank": 4}, {}),
     "lora-gemma3": ("gemma3_text", {"lora_rank": 4}, {}),
+    # A tower of images is adapted, too, and never called.
+    "lora-images": ("gemma3", {"lora_rank": 4, "lora_targets": ("q_proj", "v_proj")}, {}),
+    "lora-images-everywhere": ("qwen2_5_vl", {"lora_rank": 4, "lora_targets": ("all-linear",),
+                                              "head": "image_text"}, {}),
     "lora-biogpt": ("biogpt", {"lora_rank": 4, "lora_targets": ("q_proj", "v_proj")}, {}),
     "lora-bert": ("bert", {"lora_rank": 4, "head": "masked_lm"}, {}),
     "lora-t5": ("t5", {"lora_rank": 4, "head": "seq2seq_lm"}, {}),

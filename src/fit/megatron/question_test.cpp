@@ -248,7 +248,8 @@ TEST(MegatronQuestion, AnEncoderAndADecoderAreRead) {
   ASSERT_TRUE(answered) << answered.error().to_string();
   FitQuestion recomputed = *q;
   recomputed.checkpointing.kind = CheckpointingKind::full;
-  EXPECT_TRUE(answer(recomputed));
+  const auto given = answer(recomputed);
+  EXPECT_TRUE(given) << given.error().to_string();
   // Tables, 12 hh + 13 h a layer, 4 hh + 6 h more with cross attention, a norm behind each stack;
   // the head's bias.
   const int64_t h = 512;

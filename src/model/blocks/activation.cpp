@@ -13,10 +13,16 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
     Activation activation;
   };
   static constexpr Name kNames[] = {
-      {"gelu", Activation::gelu},           {"gelu_new", Activation::gelu_new},
-      {"gelu_fast", Activation::gelu_fast}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
-      {"silu", Activation::silu},           {"swish", Activation::silu},
-      {"relu", Activation::relu},           {"quick_gelu", Activation::quick_gelu},
+      {"gelu", Activation::gelu},
+      {"gelu_new", Activation::gelu_new},
+      {"gelu_fast", Activation::gelu_fast},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"silu", Activation::silu},
+      {"swish", Activation::silu},
+      {"relu", Activation::relu},
+      {"relu2", Activation::relu2},
+      {"quick_gelu", Activation::quick_gelu},
+      {"tanh", Activation::tanh},
   };
   HEADROOM_ASSIGN(const auto name, config.optional_string(key));
   if (!name) return otherwise;
@@ -24,7 +30,7 @@ Result<Activation> read_activation(const text::JsonView& config, const char* key
   if (found != std::end(kNames)) return found->activation;
   return config.error_at(
       key, "unknown activation function '" + *name + "'",
-      "known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, relu, quick_gelu");
+      "known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, silu, relu, relu2, quick_gelu, tanh");
 }
 
 namespace {
@@ -61,8 +67,14 @@ Var activate(GraphBuilder& g, Activation activation, const Var& x) {
       return g.silu(x);
     case Activation::relu:
       return g.relu(x);
+    case Activation::relu2: {
+      const Var positive = g.relu(x);
+      return g.pow(positive, 2);
+    }
     case Activation::quick_gelu:
       return g.mul(x, g.sigmoid(g.mul(x, 1.702)));
+    case Activation::tanh:
+      return g.tanh(x);
   }
   return {};
 }

@@ -9,7 +9,17 @@
 
 namespace headroom::model {
 
-enum class Activation : uint8_t { gelu, gelu_new, gelu_fast, gelu_tanh, silu, relu, quick_gelu };
+enum class Activation : uint8_t {
+  gelu,
+  gelu_new,
+  gelu_fast,
+  gelu_tanh,
+  silu,
+  relu,
+  relu2,
+  quick_gelu,
+  tanh
+};
 
 // The member `key` of a config, or `otherwise` where it has none; an unknown name is an error.
 Result<Activation> read_activation(const text::JsonView& config, const char* key,

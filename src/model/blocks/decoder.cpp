@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace headroom::model {
 
@@ -15,6 +16,7 @@ class Layer {
         attention_name_(name + "." + make.attention_name(index)),
         feed_forward_name_(name + "." + make.feed_forward_name),
         scaled_(shape.scaled),
+        keeps_attention_(shape.keeps_attention),
         attention_(make.attention(g, index, attention_name_)) {
     if (shape.norms_first) make_norms(g, shape);
     feed_forward_ = make.feed_forward(g, index, feed_forward_name_);
@@ -26,16 +28,17 @@ class Layer {
                        {&input, &in.cos, &in.sin, &in.mask, &in.positions, &in.carried});
     Var residual = input;
     Var x = (*input_norm_)(g, input);
-    Var unused, carried;
+    Var attention_output, unused, carried;
     {
       RegionScope inner(g, RegionKind::attention, attention_name_, {&x});
       const Attended attended = attention_(x, in);
-      x = attended.output;
+      attention_output = attended.output;
       unused = attended.weights;
       carried = attended.carried;
-      inner.leave({&x});
+      inner.leave({&attention_output});
     }
-    x = joined(g, residual, x);
+    if (!keeps_attention_) x = std::move(attention_output);
+    x = joined(g, residual, keeps_attention_ ? attention_output : x);
     residual = x;
     x = (*post_attention_norm_)(g, x);
     {
@@ -60,7 +63,7 @@ class Layer {
   }
 
   std::string name_, attention_name_, feed_forward_name_;
-  bool scaled_;
+  bool scaled_, keeps_attention_;
   AttentionCall attention_;
   FeedForwardCall feed_forward_;
   std::optional<NormOfDecoder> input_norm_, post_attention_norm_;

@@ -13,8 +13,9 @@
 namespace headroom::model {
 
 struct DecoderShape : DecoderFrame {
-  bool scaled = false;       // Granite: factors on what a branch adds to the residual stream
-  bool norms_first = false;  // declared before the feed-forward part
+  bool scaled = false;           // Granite: factors on what a branch adds to the residual stream
+  bool norms_first = false;      // declared before the feed-forward part
+  bool keeps_attention = false;  // what it gives has a name of its own (Llama 4)
 };
 
 struct FeedForward {

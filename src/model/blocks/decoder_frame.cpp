@@ -22,6 +22,8 @@ Var mask_of(GraphBuilder& g, const BuildOptions& options, LayerMask kind, const 
       return causal_mask(g, options, like, positions);
     case LayerMask::sliding:
       return sliding_mask(g, options, like, positions, window);
+    case LayerMask::chunked:
+      return chunked_mask(g, options, like, positions, window);
     case LayerMask::materialized:
       look_for_packed_sequences(g, options, positions);
       return materialized_causal_mask(g, options, like);
@@ -37,6 +39,7 @@ class Decoder {
   Decoder(GraphBuilder& g, const DecoderFrame& frame, const ModelPart& part,
           const LayerFactory& make_layer)
       : f_(frame), part_(part) {
+    if (part.is_first && f_.declare_before) f_.declare_before(g);
     if (part.is_first) declare_embedding(g);
     for (int64_t i = part.first_layer; i < part.first_layer + part.layers; ++i) {
       layers_.push_back(make_layer(g, i, path("layers.") + std::to_string(i)));
@@ -52,13 +55,12 @@ class Decoder {
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input) {
     Var embedded = part_.is_first ? embedding(g, input) : input;
     if (!f_.multiplies_after_masks) embedded = multiplied(g, embedded);
-    const Var all_positions = position_ids(g, options);
-    const Var positions =
-        f_.tables == RotaryTables::by_axis ? g.select(all_positions, 0, 0) : all_positions;
     std::vector<Var> masks;
-    for (const LayerMask kind : f_.masks) {
-      const Var for_mask = f_.masks_see_positions ? positions : Var();
-      masks.push_back(mask_of(g, options, kind, embedded, for_mask, f_.sliding_window));
+    if (f_.masks_come_first) masks = make_masks(g, options, embedded, Var());
+    const Var all_positions = position_ids(g, options);
+    const Var positions = positions_of_text(g, all_positions);
+    if (!f_.masks_come_first) {
+      masks = make_masks(g, options, embedded, f_.masks_see_positions ? positions : Var());
     }
     if (f_.multiplies_after_masks) embedded = multiplied(g, embedded);
     Var x = embedded;
@@ -119,11 +121,31 @@ class Decoder {
     const bool multiplies = f_.embedding_multiplier && part_.is_first;
     return multiplies ? g.mul(embedded, *f_.embedding_multiplier) : embedded;
   }
-  // [1, sequence], or the same for each of four axes: the text's own, and those of the tables.
+  std::vector<Var> make_masks(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                              const Var& positions) const {
+    std::vector<Var> masks;
+    for (const LayerMask kind : f_.masks) {
+      masks.push_back(mask_of(g, options, kind, like, positions, f_.sliding_window));
+    }
+    return masks;
+  }
+  // [1, sequence], or the same for each axis of the tables, after the text's own.
   [[nodiscard]] Var position_ids(GraphBuilder& g, const BuildOptions& options) const {
-    if (f_.tables != RotaryTables::by_axis) return default_position_ids(g, options);
+    if (!has_axes()) return default_position_ids(g, options);
     const Var ids = g.add(g.arange(options.sequence), 0.0);
-    return g.expand(g.view(ids, {1, 1, -1}), {4, options.batch, -1});
+    return g.expand(g.view(ids, {1, 1, -1}), {f_.text_has_positions ? 4 : 3, options.batch, -1});
+  }
+  [[nodiscard]] bool has_axes() const {
+    return f_.tables == RotaryTables::by_axis || f_.tables == RotaryTables::by_section;
+  }
+  // Of several axes those that the tables are made of.
+  [[nodiscard]] Var positions_of_tables(GraphBuilder& g, const Var& positions) const {
+    return has_axes() && f_.text_has_positions ? g.slice(positions, 0, 1, 4) : positions;
+  }
+  // What masks and layers are given.
+  [[nodiscard]] Var positions_of_text(GraphBuilder& g, const Var& positions) const {
+    if (!has_axes()) return positions;
+    return f_.text_has_positions ? g.select(positions, 0, 0) : Var();
   }
   std::pair<Var, Var> make_tables(GraphBuilder& g, const BuildOptions& options,
                                   const Var& frequencies, const Var& positions,
@@ -133,10 +155,18 @@ class Decoder {
         break;
       case RotaryTables::doubled:
         return rotary_tables(g, frequencies, positions, like, options.sequence, f_.rotary_dims);
+      case RotaryTables::wide:
+        return wide_rotary_tables(g, frequencies, positions);
+      case RotaryTables::from_host:
+        return rotary_tables_from_host(g, frequencies, positions, like);
+      case RotaryTables::repeated:
+        return repeated_rotary_tables(g, frequencies, positions, like, f_.rotary_dims);
       case RotaryTables::half:
         return half_rotary_tables(g, frequencies, positions, like);
       case RotaryTables::by_axis:
-        return rotary_tables_by_axis(g, frequencies, g.slice(positions, 0, 1, 4), like);
+        return rotary_tables_by_axis(g, frequencies, positions_of_tables(g, positions), like);
+      case RotaryTables::by_section:
+        return rotary_tables_by_section(g, frequencies, positions_of_tables(g, positions), like);
       case RotaryTables::complex:
         return {complex_rotary_table(g, frequencies, positions, options.sequence, f_.rotary_dims),
                 {}};
@@ -167,6 +197,7 @@ Var head_logits(GraphBuilder& g, const DecoderFrame& frame, const Var& x, const 
   RegionScope region(g, RegionKind::lm_head, "lm_head", {&x});
   Var logits = g.linear(x, weight, bias);
   if (frame.logits_divisor) logits = g.div(logits, *frame.logits_divisor);
+  if (frame.logits_multiplier) logits = g.mul(logits, *frame.logits_multiplier);
   if (frame.softcap_logits) {
     logits = g.div(logits, 1.0);
     logits = g.tanh(logits);

@@ -22,17 +22,23 @@ namespace headroom::model {
 
 // The tables that rotate queries and keys.
 enum class RotaryTables : uint8_t {
-  none,     // nothing is rotated
-  doubled,  // cosines and sines of [dims / 2] angles, twice in a row
-  half,     // once
-  complex,  // one complex number an angle
-  by_axis,  // as doubled, from three positions a token (Qwen's of text and images), a row a
-            // sequence
+  none,        // nothing is rotated
+  doubled,     // cosines and sines of [dims / 2] angles, twice in a row
+  wide,        // as doubled, in float32 whatever the model's type; what is turned is cast back
+  from_host,   // as doubled, from frequencies that come from the host in every forward pass
+  repeated,    // as doubled, each angle twice side by side
+  half,        // once
+  complex,     // one complex number an angle
+  by_axis,     // as doubled, from three positions a token (Qwen's of text and images), a row a
+               // sequence
+  by_section,  // doubled of three positions a token (Qwen's of text and images before 3), each
+               // angle taken from one of them by its place
 };
 
 enum class LayerMask : uint8_t {
   full,
   sliding,
+  chunked,       // within chunks of the sequence, as long as the window says
   materialized,  // as full, and made even where the kernel would mask by itself
   none,          // of linear attention, where nothing is padded
 };
@@ -55,6 +61,7 @@ struct DecoderFrame {
   double embedding_dropout = 0;
   bool keeps_embedding = true;  // a variable holds what it was before the dropout
   std::optional<double> logits_divisor;
+  std::optional<double> logits_multiplier;
   bool softcap_logits = false;
   OwnLoss own_loss;
 
@@ -64,6 +71,11 @@ struct DecoderFrame {
   std::vector<LayerMask> mask_of_layer;           // empty: the first one for all
   int64_t sliding_window = 0;
   bool masks_see_positions = true;  // the position ids are passed on to the mask's maker
+  bool text_has_positions = true;   // of its own beside those of by_axis; else masks see none
+  // The model around the language model makes the masks, before there are positions.
+  bool masks_come_first = false;
+  // Declares what stands before the language model and a step on text never reads.
+  std::function<void(GraphBuilder&)> declare_before;
 };
 
 // What a layer is called with besides the hidden states.

@@ -55,6 +55,17 @@ Var token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits, 
   return loss;
 }
 
+Var wide_token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits,
+                    const Var& labels, int64_t classes) {
+  if (!options.labels) return {};
+  RegionScope region(g, RegionKind::loss, "loss", {&logits, &labels});
+  Var rows = g.to(logits, DType::f32);
+  rows = g.view(rows, {-1, classes});
+  Var loss = g.cross_entropy(rows, g.view(labels, {-1}));
+  region.leave({&loss});
+  return loss;
+}
+
 Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, const Var& labels,
                    int64_t vocabulary, const OwnLoss& own) {
   RegionScope region(g, RegionKind::loss, "loss", {&logits, &labels});

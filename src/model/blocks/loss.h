@@ -33,4 +33,8 @@ Var causal_lm_loss(GraphBuilder& g, const BuildOptions& options, Var& logits, co
 Var token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits, const Var& labels,
                int64_t classes);
 
+// The same of logits that are widened to float32 first (ForMaskedLMLoss).
+Var wide_token_loss(GraphBuilder& g, const BuildOptions& options, const Var& logits,
+                    const Var& labels, int64_t classes);
+
 }  // namespace headroom::model

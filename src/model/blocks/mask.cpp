@@ -1,6 +1,7 @@
 #include "model/blocks/mask.h"
 
 #include <array>
+#include <utility>
 
 namespace headroom::model {
 
@@ -27,8 +28,23 @@ void compare_neighbours(GraphBuilder& g, const BuildOptions& options, const Var&
 // What a position may look at beside being no later than itself.
 struct Limits {
   bool window = false;
-  Var padding = {};  // booleans, [batch, sequence]
+  bool two_sided = false;  // the window is, and later positions are seen as well
+  Var padding = {};        // booleans, [batch, sequence]
+  Var chunk_start = {};    // where the first chunk of each sequence begins, [batch]
 };
+
+// Booleans, [batch, 1, sequence, keys]: true where both indices lie in the same chunk.
+Var in_same_chunk(GraphBuilder& g, const BuildOptions& options, const Var& start,
+                  const Var& queries, const Var& keys) {
+  const auto chunk_of = [&](const Var& index) {
+    // start[batch_index]: a copy of all of it.
+    Var distance = g.sub(index, g.view(g.clone(start), {options.batch, 1, 1, 1}));
+    return g.floor_divide(std::move(distance), 1.0);
+  };
+  Var key_chunk = chunk_of(keys);
+  Var query_chunk = chunk_of(queries);
+  return g.compare(std::move(key_chunk), std::move(query_chunk));
+}
 
 // Booleans, [batch, 1, sequence, keys].
 Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits& limits) {
@@ -41,11 +57,20 @@ Var allowed_positions(GraphBuilder& g, const BuildOptions& options, const Limits
   const Var queries = g.view(query_index, {1, 1, s, 1});
   const Var keys = g.view(key_index, {1, 1, 1, key_count});
   Var allowed;
-  if (!limits.window && !limits.padding) {
+  if (!limits.window && !limits.two_sided && !limits.padding && !limits.chunk_start) {
     allowed = g.compare(keys, queries);
   } else {
     // and_masks: "all", joined with each rule in turn.
     allowed = g.full({}, DType::boolean);
+    if (limits.two_sided) {
+      // The distance, without its sign.
+      allowed = g.compare(allowed, g.compare(g.neg(g.sub(queries, keys))));
+      allowed = g.compare(allowed, g.compare(queries));  // no position is negative
+      return g.expand(allowed, {options.batch, -1, s, key_count});
+    }
+    if (limits.chunk_start) {
+      allowed = g.compare(allowed, in_same_chunk(g, options, limits.chunk_start, queries, keys));
+    }
     if (limits.window) allowed = g.compare(allowed, g.compare(keys, g.add(queries, 0.0)));
     allowed = g.compare(allowed, g.compare(keys, queries));
     if (limits.padding) {
@@ -80,6 +105,12 @@ void look_for_packed_sequences(GraphBuilder& g, const BuildOptions& options,
   }
 }
 
+void look_for_padding(GraphBuilder& g, const BuildOptions& options, const Var& ids) {
+  const Var ends = g.index_select(ids, 1, g.full({2}, DType::i64));
+  const Var is_padding = g.compare(ends);
+  g.amax(g.view(is_padding, {2 * options.batch}), 0, false);  // any()
+}
+
 Var default_position_ids(GraphBuilder& g, const BuildOptions& options) {
   return g.unsqueeze(g.add(g.arange(options.sequence), 0.0), 0);
 }
@@ -108,6 +139,26 @@ Var sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
     return for_sdpa(g, options, allowed_positions(g, options, {.window = true}), like);
   }
   const Var allowed = allowed_positions(g, options, {.window = true});
+  return additive_mask(g, allowed, like);
+}
+
+Var chunked_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                 const Var& position_ids, int64_t chunk) {
+  look_for_packed_sequences(g, options, position_ids);
+  const Var start = g.full({options.batch}, DType::i64);
+  if (options.attention == Attention::sdpa) {
+    if (options.sequence < chunk && !options.compiled) return {};
+    return for_sdpa(g, options, allowed_positions(g, options, {.chunk_start = start}), like);
+  }
+  const Var allowed = allowed_positions(g, options, {.chunk_start = start});
+  return additive_mask(g, allowed, like);
+}
+
+Var two_sided_sliding_mask(GraphBuilder& g, const BuildOptions& options, const Var& like,
+                           int64_t window) {
+  if (options.attention == Attention::flash_attention_2 || options.sequence < window) return {};
+  const Var allowed = allowed_positions(g, options, {.two_sided = true});
+  if (options.attention == Attention::sdpa) return for_sdpa(g, options, allowed, like);
   return additive_mask(g, allowed, like);
 }
 

@@ -138,7 +138,7 @@ Attended LatentAttention::operator()(GraphBuilder& g, const BuildOptions& option
                                                 : g.masked_fill(mask, others);
   }
   Attended out = attended(g, options, query, key, value, mask);
-  out.carried = chosen;
+  if (s.shares_keys) out.carried = chosen;
   return out;
 }
 

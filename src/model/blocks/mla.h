@@ -34,6 +34,7 @@ struct LatentAttentionShape {
   double dropout = 0;
   // Queries see chosen keys: those of this layer's indexer, or, without one, of the layer before.
   bool sparse = false;
+  bool shares_keys = false;  // the next layer is given them, whether it has an indexer or not
   std::optional<SparseIndexerShape> indexer;
 };
 

@@ -1,16 +1,34 @@
 #include "model/blocks/moe.h"
 
+#include "model/blocks/sparse_mixer.h"
+
 namespace headroom::model {
 
+namespace {
+
+Var router_weight(GraphBuilder& g, const RouterShape& shape, const std::string& name) {
+  const Dims sizes{shape.experts, shape.hidden};
+  // ERNIE's is in float32, whatever the model's type.
+  if (shape.routing == Routing::corrected_softmax) {
+    return g.parameter(name, sizes, ParameterRole::linear, DType::f32);
+  }
+  return g.parameter(name, sizes, ParameterRole::linear);
+}
+
+}  // namespace
+
 Router::Router(GraphBuilder& g, const RouterShape& shape, const std::string& name)
-    : shape_(shape),
-      weight_(g.parameter(name + ".weight", {shape.experts, shape.hidden}, ParameterRole::linear)) {
+    : shape_(shape), name_(name), weight_(router_weight(g, shape, name + ".weight")) {
   if (shape.routing == Routing::top_k_softmax) {
     bias_ = g.parameter(name + ".bias", {shape.experts}, ParameterRole::bias);
   }
   const std::string correction = ".e_score_correction_bias";
   if (shape.routing == Routing::sigmoid_groups) {
     correction_ = g.buffer(name + correction, {shape.experts}, shape.correction_dtype, true);
+  }
+  if (shape.routing == Routing::corrected_softmax) {  // a parameter, and yet without a gradient
+    correction_ = g.parameter(name + ".moe_statics" + correction, {1, shape.experts},
+                              ParameterRole::other, DType::f32, false);
   }
   if (shape.routing == Routing::sigmoid_top_k) {  // the module around the router holds it
     const std::string outer = name.substr(0, name.rfind('.'));
@@ -31,6 +49,10 @@ Routed Router::operator()(GraphBuilder& g, const BuildOptions& options, const Va
     case Routing::sigmoid_groups:
     case Routing::softmax_groups:
       return by_groups(g, options, x);
+    case Routing::sparse_mixer:
+      return sparse_mixer(g, options, g.linear(x, weight_), shape_.experts, name_);
+    case Routing::corrected_softmax:
+      return by_corrected_softmax(g, x);
   }
   return {};
 }
@@ -75,6 +97,23 @@ Routed Router::by_sigmoid(GraphBuilder& g, const Var& x_in) const {
   const auto top = g.topk(for_choice, shape_.top_k);
   Var weights = g.gather(scores, 1, top[1]);
   weights = g.div_assign(weights, g.sum(weights, {-1}, true));
+  return {logits, weights, top[1]};
+}
+
+Routed Router::by_corrected_softmax(GraphBuilder& g, const Var& x) const {
+  const Var logits = g.linear(g.to(x, DType::f32), weight_);
+  Var weights = g.softmax(logits, 1, DType::f32);
+  std::vector<Var> top;  // Python's `_` holds what was chosen by
+  {
+    Var corrected = g.add(weights, g.squeeze(correction_, 0));
+    top = g.topk(std::move(corrected), shape_.top_k);
+  }
+  weights = g.gather(weights, -1, top[1]);
+  {
+    Var total = g.clamp(g.sum(weights, {-1}, true));
+    weights = g.div(weights, std::move(total));
+  }
+  weights = g.to_like(weights, x);
   return {logits, weights, top[1]};
 }
 

@@ -20,6 +20,8 @@ enum class Routing : uint8_t {
   sigmoid_top_k,       // MiniMax M2: sigmoid, a correction added for the choice alone
   sigmoid_groups,      // DeepSeek-V3, GLM-4: the same, within the best groups of experts
   softmax_groups,      // DeepSeek-V2: softmax, within the best groups
+  sparse_mixer,        // Phi-3.5-MoE: drawn at random, see sparse_mixer.h
+  corrected_softmax,   // ERNIE 4.5: softmax in float32, a correction added for the choice alone
 };
 
 struct RouterShape {
@@ -54,11 +56,13 @@ class Router {
   Routed by_logits(GraphBuilder& g, const Var& x) const;
   Routed by_wide_logits(GraphBuilder& g, const Var& x) const;
   Routed by_sigmoid(GraphBuilder& g, const Var& x) const;
+  Routed by_corrected_softmax(GraphBuilder& g, const Var& x) const;
   Routed by_groups(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
   Var masked_to_groups(GraphBuilder& g, const BuildOptions& options, const Var& scores,
                        std::vector<Var>& held) const;
 
   RouterShape shape_;
+  std::string name_;
   Var weight_, bias_, correction_;
 };
 

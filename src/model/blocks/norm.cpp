@@ -1,12 +1,23 @@
 #include "model/blocks/norm.h"
 
+#include <utility>
+
 namespace headroom::model {
 
 Var RmsNorm::operator()(GraphBuilder& g, const Var& input) const {
   Var x = g.to(input, DType::f32);
   const Var variance = g.mean(g.pow(x, 2), {-1}, true);
   x = g.mul(x, g.rsqrt(g.add(variance, 1e-6)));
-  if (wide) return g.to_like(g.mul(weight, x), input);
+  switch (product) {
+    case RmsProduct::narrow:
+      break;
+    case RmsProduct::wide:
+      return g.to_like(g.mul(weight, x), input);
+    case RmsProduct::widened: {
+      Var widened = g.to(weight, DType::f32);
+      return g.to_like(g.mul(std::move(widened), x), input);
+    }
+  }
   return g.mul(weight, g.to_like(x, input));
 }
 

@@ -2,18 +2,27 @@
 // input widened to float32; torch.nn.LayerNorm is one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "model/builder.h"
 
 namespace headroom::model {
 
+// How a normalized vector meets its weight.
+enum class RmsProduct : uint8_t {
+  narrow,   // cast back, then weighted
+  wide,     // gpt-oss, OLMo 2: weighted in float32, then cast back
+  widened,  // Helium: the same, the weight widened by itself
+};
+
 struct RmsNorm {
   Var weight;
-  bool wide;  // gpt-oss: multiplied by the weight before it is cast back
+  RmsProduct product;
 
-  RmsNorm(GraphBuilder& g, const std::string& name, int64_t size, bool wide_product = false)
-      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)), wide(wide_product) {}
+  RmsNorm(GraphBuilder& g, const std::string& name, int64_t size,
+          RmsProduct how = RmsProduct::narrow)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)), product(how) {}
   Var operator()(GraphBuilder& g, const Var& input) const;
 };
 

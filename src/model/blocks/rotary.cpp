@@ -20,6 +20,45 @@ std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencie
   return {cos_out, g.to_like(sin, like)};
 }
 
+std::pair<Var, Var> rotary_tables_from_host(GraphBuilder& g, const Var& inverse_frequencies,
+                                            const Var& position_ids, const Var& like) {
+  const Var length = g.add(g.amax(position_ids, -1, false), 0.0);
+  Var frequencies;
+  {
+    const Var positions = g.unsqueeze(position_ids, -1);
+    Var wide = g.to(positions, DType::f32);
+    frequencies = g.mul(std::move(wide), g.clone(inverse_frequencies));
+  }
+  const std::array<Var, 2> halves{frequencies, frequencies};
+  const Var angles = g.cat(halves, -1);
+  const Var cos = g.mul(g.cos(angles), 1.0);
+  const Var sin = g.mul(g.sin(angles), 1.0);
+  Var cos_out = g.to_like(cos, like);
+  return {cos_out, g.to_like(sin, like)};
+}
+
+std::pair<Var, Var> wide_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
+                                       const Var& position_ids) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var frequencies = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const std::array<Var, 2> halves{frequencies, frequencies};
+  const Var angles = g.cat(halves, -1);
+  Var cos = g.mul(g.cos(angles), 1.0);
+  return {cos, g.mul(g.sin(angles), 1.0)};
+}
+
+std::pair<Var, Var> repeated_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
+                                           const Var& position_ids, const Var& like, int64_t dims) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var frequencies = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const Var pairs = g.expand(g.unsqueeze(frequencies, -1), {-1, -1, dims / 2, 2});
+  const Var angles = g.reshape(pairs, {1, -1, dims});
+  const Var cos = g.mul(g.cos(angles), 1.0);
+  const Var sin = g.mul(g.sin(angles), 1.0);
+  Var cos_out = g.to_like(cos, like);
+  return {cos_out, g.to_like(sin, like)};
+}
+
 std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
                                        const Var& position_ids, const Var& like) {
   const Var positions = g.unsqueeze(position_ids, -1);
@@ -40,6 +79,25 @@ std::pair<Var, Var> rotary_tables_by_axis(GraphBuilder& g, const Var& inverse_fr
   const auto recomposed = [&](const Var& by_axis) {
     const Var first = g.select(by_axis, 0, 0);
     const std::array<Var, 2> halves{first, first};
+    return g.cat(halves, -1);
+  };
+  sin = recomposed(sin);
+  cos = recomposed(cos);
+  Var cos_out = g.to_like(cos, like);
+  return {cos_out, g.to_like(sin, like)};
+}
+
+std::pair<Var, Var> rotary_tables_by_section(GraphBuilder& g, const Var& inverse_frequencies,
+                                             const Var& position_ids, const Var& like) {
+  const Var positions = g.unsqueeze(position_ids, -1);
+  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  Var cos = g.mul(g.cos(angles), 1.0);
+  Var sin = g.mul(g.sin(angles), 1.0);
+  // Where the sections are cut makes no difference to what is joined.
+  const auto recomposed = [&](const Var& by_axis) {
+    const std::array<Var, 1> sections{g.select(by_axis, 0, 0)};
+    const Var joined = g.cat(sections, -1);
+    const std::array<Var, 2> halves{joined, joined};
     return g.cat(halves, -1);
   };
   sin = recomposed(sin);
@@ -73,9 +131,9 @@ Var rotated(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, int64
 }  // namespace
 
 std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& key, const Var& cos,
-                                 const Var& sin, int64_t dims) {
-  const Var cos_heads = g.unsqueeze(cos, 1);
-  const Var sin_heads = g.unsqueeze(sin, 1);
+                                 const Var& sin, int64_t dims, int heads_dim) {
+  const Var cos_heads = g.unsqueeze(cos, heads_dim);
+  const Var sin_heads = g.unsqueeze(sin, heads_dim);
   Var rotated_query = rotated(g, query, cos_heads, sin_heads, dims);
   return {rotated_query, rotated(g, key, cos_heads, sin_heads, dims)};
 }
@@ -166,6 +224,39 @@ std::pair<Var, Var> apply_partial_rotary_to_pairs(GraphBuilder& g, const BuildOp
   query_out = joined(query_out, query_rest);
   key_out = joined(key_out, key_rest);
   return {query_out, key_out};
+}
+
+std::pair<Var, Var> apply_rotary_to_neighbours(GraphBuilder& g, const BuildOptions& options,
+                                               const Var& query_in, const Var& key_in,
+                                               const Var& cos_in, const Var& sin_in, int64_t dims,
+                                               const PairRotation& rotation) {
+  using Widening = PairRotation::Widening;
+  Var query = query_in;
+  Var key = key_in;
+  if (rotation.widening == Widening::of_operands) {
+    query = g.to(query, DType::f32);
+    key = g.to(key, DType::f32);
+  }
+  Var cos = g.unsqueeze(cos_in, 1);
+  Var sin = g.unsqueeze(sin_in, 1);
+  if (rotation.repeats_tables) {
+    cos = doubled_half(g, cos, dims);
+    sin = doubled_half(g, sin, dims);
+  }
+  const auto times = [&](Var factor, const Var& table) {
+    if (rotation.widening == Widening::by_factor) factor = g.to(std::move(factor), DType::f32);
+    return g.mul(std::move(factor), table);
+  };
+  const auto turned = [&](const Var& x) {
+    Var straight = times(x, cos);
+    Var across = times(rotate_neighbours(g, options, x, dims), sin);
+    return g.add(std::move(straight), std::move(across));
+  };
+  Var query_out = turned(query);
+  Var key_out = turned(key);
+  if (rotation.widening == Widening::none) return {query_out, key_out};
+  Var narrowed = g.to_like(query_out, query_in);
+  return {narrowed, g.to_like(key_out, key_in)};
 }
 
 namespace {

@@ -86,6 +86,9 @@ std::array<Var, 3> SelfAttention::projected(GraphBuilder& g, const BuildOptions&
     if (each_in_turn) y = g.transpose(y, 1, 2);
     out[i] = y;
   }
+  if (shape_.clips) {
+    for (Var& y : out) y = g.clamp_assign(std::move(y), 2);
+  }
   if (!each_in_turn) {
     for (size_t i = 0; i < 3; ++i) {
       if (shape_.norm == HeadNorm::each_head_at_last && *norms[i]) out[i] = (**norms[i])(g, out[i]);
@@ -109,6 +112,9 @@ Attended SelfAttention::operator()(GraphBuilder& g, const BuildOptions& options,
   std::vector<Var> parts;
   if (s.sinks) {
     std::tie(query, key) = apply_half_tables(g, query, key, inputs, s.head_dim);
+  } else if (s.turns_pairs) {
+    std::tie(query, key) = apply_rotary_to_neighbours(g, options, query, key, inputs.cos,
+                                                      inputs.sin, s.head_dim, *s.turns_pairs);
   } else if (s.splits_rotary || s.rotary_dims < s.head_dim) {
     std::tie(query, key) = rotate_then_join(g, query, key, inputs.cos, inputs.sin, s.rotary_dims,
                                             s.head_dim, s.keeps_parts ? &parts : nullptr);

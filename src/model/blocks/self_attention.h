@@ -11,6 +11,7 @@
 #include "model/blocks/decoder.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
+#include "model/blocks/rotary.h"
 
 namespace headroom::model {
 
@@ -36,7 +37,9 @@ struct SelfAttentionShape {
   bool sinks = false;           // gpt-oss; it rotates halves by tables of half the size, too
   bool projects_first = false;  // all three, before any is cut into heads
   bool splits_rotary = false;   // cuts and joins heads even where all of a head turns
-  bool keeps_parts = false;     // what turned and what passed stay variables (Phi, StableLM)
+  bool clips = false;  // clamps queries, keys and values in place, once all are there (OLMoE)
+  std::optional<PairRotation> turns_pairs;  // neighbours against each other, in all of a head
+  bool keeps_parts = false;  // what turned and what passed stay variables (Phi, StableLM)
   const char* output_name = "o_proj";
   double dropout = 0;
   bool repeats_for_flash = false;  // see AttentionShape

@@ -37,8 +37,9 @@ Var SparseIndexer::operator()(GraphBuilder& g, const BuildOptions& options, cons
   const auto query_parts = g.split(query, {s_.rope_dim, rest}, -1);
   Var key = g.unsqueeze(key_norm_(g, key_(g, x)), 2);
   const auto key_parts = g.split(key, {s_.rope_dim, rest}, -1);
-  const auto [query_turned, key_turned] = rotate_interleaved(
-      g, query_parts[0], key_parts[0], in.cos, in.sin, s_.rope_dim, /*heads_dim=*/2);
+  const auto rotate = s_.rotates_halves ? apply_rotary : rotate_interleaved;
+  const auto [query_turned, key_turned] =
+      rotate(g, query_parts[0], key_parts[0], in.cos, in.sin, s_.rope_dim, /*heads_dim=*/2);
   const auto joined = [&](const Var& turned, const Var& passed) {
     const std::array<Var, 2> parts{turned, passed};
     return g.cat(parts, -1);

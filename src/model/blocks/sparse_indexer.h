@@ -1,12 +1,13 @@
-// The indexer of DeepSeek sparse attention (GLM-5): light projections of their own score every key
-// for every query, and a query then sees the best keys alone.
+// The indexer of DeepSeek sparse attention (DeepSeek-V3.2, GLM-5): light projections of their own
+// score every key for every query, and a query then sees the best keys alone.
 //
 // It runs without gradients, so its weights are never trained and no optimizer keeps a state for
 // them. On the eager and SDPA paths the choice becomes a mask, and scoring in transformers expands
 // the keys to every query: [batch, queries, index head, keys] in float32 is the largest temporary
 // of the layer.
 //
-// Source: GlmMoeDsaIndexer in models/glm_moe_dsa/modeling_glm_moe_dsa.py (transformers 5.23).
+// Source: GlmMoeDsaIndexer in models/glm_moe_dsa/modeling_glm_moe_dsa.py and DeepseekV32Indexer
+// (transformers 5.23).
 #pragma once
 
 #include <string>
@@ -22,8 +23,9 @@ struct SparseIndexerShape {
   int64_t query_rank = 0;  // of the latent query that it reads
   int64_t heads = 0;
   int64_t head_dim = 0;
-  int64_t rope_dim = 0;  // of a head
-  int64_t top_k = 0;     // keys that a query sees
+  int64_t rope_dim = 0;         // of a head
+  int64_t top_k = 0;            // keys that a query sees
+  bool rotates_halves = false;  // DeepSeek-V3.2; else neighbours turn together
 };
 
 class SparseIndexer {

@@ -8,8 +8,8 @@
 #include "model/blocks/head.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/loss.h"
-#include "model/blocks/norm.h"
 #include "model/builder.h"
+#include "model/families/bert_heads.h"
 #include "model/families/bert_layers.h"
 #include "model/families/config.h"
 
@@ -26,35 +26,6 @@ Result<Config> read_config(const text::JsonView& json, const BuildOptions& optio
   if (in.error()) return *in.error();
   return c;
 }
-
-class Embeddings {
- public:
-  Embeddings(GraphBuilder& g, const Config& c, const std::string& name)
-      : words(g.parameter(name + ".word_embeddings.weight", {c.vocabulary, c.hidden},
-                          ParameterRole::embedding)),
-        places_(g.parameter(name + ".position_embeddings.weight", {c.positions, c.hidden},
-                            ParameterRole::embedding)),
-        types_(g.parameter(name + ".token_type_embeddings.weight", {c.types, c.hidden},
-                           ParameterRole::embedding)),
-        norm_(g, name + ".LayerNorm", c.hidden),
-        dropout_(c.hidden_dropout),
-        position_ids_(g.buffer(name + ".position_ids", {1, c.positions}, DType::i64, false)),
-        type_ids_(g.buffer(name + ".token_type_ids", {1, c.positions}, DType::i64, false)) {}
-
-  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
-    const Var positions = g.slice(position_ids_, 1, 0, options.sequence);
-    return bert_embeddings(g, options, {words, types_, places_, type_ids_, norm_, dropout_}, ids,
-                           positions);
-  }
-
-  Var words;
-
- private:
-  Var places_, types_;
-  LayerNorm norm_;
-  double dropout_;
-  Var position_ids_, type_ids_;
-};
 
 // BertPooler and the classifier on it.
 class Classifier {
@@ -88,7 +59,7 @@ class Classifier {
 };
 
 void classify(GraphBuilder& g, const Config& c, const BuildOptions& options) {
-  const Embeddings embeddings(g, c, "bert.embeddings");
+  const BertEmbeddings embeddings(g, c, c.hidden, "bert.embeddings");
   const BertLayers layers(g, c, "bert");
   const Classifier classifier(g, c, *options.classes);
   const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
@@ -105,21 +76,16 @@ void classify(GraphBuilder& g, const Config& c, const BuildOptions& options) {
 }
 
 void fill_in(GraphBuilder& g, const Config& c, const BuildOptions& options) {
-  const Embeddings embeddings(g, c, "bert.embeddings");
+  const BertEmbeddings embeddings(g, c, c.hidden, "bert.embeddings");
   const BertLayers layers(g, c, "bert");
-  const BertTokenHead head(
-      g, c, {"cls.predictions", ".transform.dense", ".transform.LayerNorm", c.activation},
-      embeddings.words);
-  const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-  const Var labels = labels_input(g, options);
-  Var x;
-  {
-    const Var embedded = embeddings(g, options, ids);
-    x = layers(g, options, embedded);
-  }
-  const Var logits = head(g, x);
-  const Var loss = token_loss(g, options, logits, labels, c.vocabulary);
-  g.set_outputs(loss, logits, {});
+  const TokenHead head =
+      bert_token_head(g, c, {"cls.predictions", ".transform.dense", ".transform.LayerNorm"},
+                      c.activation, embeddings.words);
+  const auto encode = [&](GraphBuilder& in, const BuildOptions& how, const Var& ids) {
+    const Var embedded = embeddings(in, how, ids);
+    return layers(in, how, embedded);
+  };
+  run_encoder(g, options, c.vocabulary, encode, head);
 }
 
 }  // namespace

@@ -7,15 +7,16 @@
 
 namespace headroom::model {
 
-BertConfig read_bert_config(ConfigReader& in, const BuildOptions& options) {
+BertConfig read_bert_config(ConfigReader& in, const BuildOptions& options,
+                            const BertDefaults& defaults) {
   BertConfig c{};
-  c.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}, 30522));
+  c.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}, defaults.vocabulary));
   c.positions = in.size({"max_position_embeddings"}, 512);
-  c.types = in.size({"type_vocab_size"}, 2);
-  c.hidden = in.size({"hidden_size"}, 768);
-  c.inner = in.size({"intermediate_size"}, 3072);
-  c.layers = in.size({"num_hidden_layers"}, 12, kLayersMax);
-  c.heads = in.size({"num_attention_heads"}, 12, kHeadsMax);
+  c.types = in.count("type_vocab_size", defaults.types, defaults.types > 0 ? 1 : 0, kSizeMax);
+  c.hidden = in.size({"hidden_size"}, defaults.hidden);
+  c.inner = in.size({"intermediate_size"}, defaults.inner);
+  c.layers = in.size({"num_hidden_layers"}, defaults.layers, kLayersMax);
+  c.heads = in.size({"num_attention_heads"}, defaults.heads, kHeadsMax);
   c.hidden_dropout = in.dropout("hidden_dropout_prob", 0.1, options);
   c.attention_dropout = in.dropout("attention_probs_dropout_prob", 0.1, options);
   c.classifier_dropout = in.dropout("classifier_dropout", c.hidden_dropout, options);
@@ -27,30 +28,39 @@ BertConfig read_bert_config(ConfigReader& in, const BuildOptions& options) {
   return c;
 }
 
-namespace {
+BertOutput::BertOutput(GraphBuilder& g, const BertConfig& c, const std::string& name, int64_t in)
+    : dense_(g, name + ".dense", in, c.hidden, true),
+      norm_(g, name + ".LayerNorm", c.hidden),
+      dropout_(c.hidden_dropout) {}
 
-// dense, dropout, then the norm of its sum with what went in (BertSelfOutput, BertOutput).
-struct Output {
-  Linear dense;
-  LayerNorm norm;
-  double dropout;
-  Output(GraphBuilder& g, const BertConfig& c, const std::string& name, int64_t in)
-      : dense(g, name + ".dense", in, c.hidden, true),
-        norm(g, name + ".LayerNorm", c.hidden),
-        dropout(c.hidden_dropout) {}
-  Var operator()(GraphBuilder& g, const Var& input, const Var& residual) const {
-    Var x = dense(g, input);
-    x = g.dropout(x, dropout);
-    x = norm(g, g.add(x, residual));
-    return x;
-  }
-};
+Var BertOutput::operator()(GraphBuilder& g, const Var& input, const Var& residual) const {
+  Var x = dense_(g, input);
+  x = g.dropout(x, dropout_);
+  x = norm_(g, g.add(x, residual));
+  return x;
+}
+
+BertFeedForward::BertFeedForward(GraphBuilder& g, const BertConfig& c, const std::string& name)
+    : name_(name + ".intermediate"),
+      activation_(c.activation),
+      intermediate_(g, name_ + ".dense", c.hidden, c.inner, true),
+      output_(g, c, name + ".output", c.inner) {}
+
+Var BertFeedForward::operator()(GraphBuilder& g, const Var& input) const {
+  RegionScope region(g, RegionKind::mlp, name_, {&input});
+  Var x = intermediate_(g, input);
+  x = activate(g, activation_, x);
+  Var output = output_(g, x, input);
+  region.leave({&output});
+  return output;
+}
+
+namespace {
 
 class Layer {
  public:
   Layer(GraphBuilder& g, const BertConfig& c, const std::string& name)
       : name_(name),
-        activation_(c.activation),
         attention_(g,
                    {.hidden = c.hidden,
                     .heads = c.heads,
@@ -58,13 +68,12 @@ class Layer {
                     .dropout = c.attention_dropout},
                    {"query", "key", "value"}, name + ".attention.self"),
         attention_output_(g, c, name + ".attention.output", c.hidden),
-        intermediate_(g, name + ".intermediate.dense", c.hidden, c.inner, true),
-        output_(g, c, name + ".output", c.inner) {}
+        feed_forward_(g, c, name) {}
 
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input) const {
     RegionScope region(g, RegionKind::layer, name_, {&input});
     const Attended attended = attention(g, options, input);
-    Var output = feed_forward(g, attended.output);
+    Var output = feed_forward_(g, attended.output);
     region.leave({&output});
     return output;
   }
@@ -78,21 +87,11 @@ class Layer {
     region.leave({&attended.output});
     return attended;
   }
-  Var feed_forward(GraphBuilder& g, const Var& input) const {
-    RegionScope region(g, RegionKind::mlp, name_ + ".intermediate", {&input});
-    Var x = intermediate_(g, input);
-    x = activate(g, activation_, x);
-    Var output = output_(g, x, input);
-    region.leave({&output});
-    return output;
-  }
 
   std::string name_;
-  Activation activation_;
   PlainAttention attention_;
-  Output attention_output_;
-  Linear intermediate_;
-  Output output_;
+  BertOutput attention_output_;
+  BertFeedForward feed_forward_;
 };
 
 }  // namespace
@@ -131,31 +130,23 @@ Var bert_embeddings(GraphBuilder& g, const BuildOptions& options, const BertTabl
   return x;
 }
 
-BertTokenHead::BertTokenHead(GraphBuilder& g, const BertConfig& config, Parts parts,
-                             const Var& words)
-    : parts_(std::move(parts)),
-      bias_(g.parameter(parts_.name + ".bias", {config.vocabulary}, ParameterRole::bias)),
-      dense_(g, parts_.name + parts_.dense, config.hidden, config.hidden, true),
-      norm_(g, parts_.name + parts_.norm, config.hidden) {
-  const std::string weight = parts_.name + ".decoder.weight";
-  const std::string bias = parts_.name + ".decoder.bias";
-  if (config.tied) {
-    weight_ = g.tied(weight, words, ParameterRole::lm_head);
-    decoder_bias_ = g.tied(bias, bias_, ParameterRole::bias);
-  } else {
-    weight_ = g.parameter(weight, {config.vocabulary, config.hidden}, ParameterRole::lm_head);
-    decoder_bias_ = g.parameter(bias, {config.vocabulary}, ParameterRole::bias);
-  }
-}
+BertEmbeddings::BertEmbeddings(GraphBuilder& g, const BertConfig& c, int64_t width,
+                               const std::string& name)
+    : words(g.parameter(name + ".word_embeddings.weight", {c.vocabulary, width},
+                        ParameterRole::embedding)),
+      places_(g.parameter(name + ".position_embeddings.weight", {c.positions, width},
+                          ParameterRole::embedding)),
+      types_(g.parameter(name + ".token_type_embeddings.weight", {c.types, width},
+                         ParameterRole::embedding)),
+      norm_(g, name + ".LayerNorm", width),
+      dropout_(c.hidden_dropout),
+      position_ids_(g.buffer(name + ".position_ids", {1, c.positions}, DType::i64, false)),
+      type_ids_(g.buffer(name + ".token_type_ids", {1, c.positions}, DType::i64, false)) {}
 
-Var BertTokenHead::operator()(GraphBuilder& g, const Var& hidden) const {
-  RegionScope region(g, RegionKind::lm_head, parts_.name, {&hidden});
-  Var x = dense_(g, hidden);
-  x = activate(g, parts_.activation, x);
-  x = norm_(g, x);
-  x = g.linear(x, weight_, decoder_bias_);
-  region.leave({&x});
-  return x;
+Var BertEmbeddings::operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
+  const Var positions = g.slice(position_ids_, 1, 0, options.sequence);
+  return bert_embeddings(g, options, {words, types_, places_, type_ids_, norm_, dropout_}, ids,
+                         positions);
 }
 
 }  // namespace headroom::model

@@ -10,6 +10,10 @@ int64_t ConfigReader::size(Names names, std::optional<int64_t> otherwise, int64_
   return take(json_.get_int(*names.begin(), 1, max), int64_t{1});
 }
 
+int64_t ConfigReader::count(const char* name, int64_t otherwise, int64_t min, int64_t max) {
+  return take(json_.optional_int(name, min, max), std::optional<int64_t>()).value_or(otherwise);
+}
+
 bool ConfigReader::flag(const char* name, bool otherwise) {
   return take(json_.optional_bool(name), std::optional<bool>()).value_or(otherwise);
 }

@@ -31,6 +31,8 @@ class ConfigReader {
 
   // A size of at least 1; required where there is no default.
   int64_t size(Names names, std::optional<int64_t> otherwise = {}, int64_t max = kSizeMax);
+  // A number of things, or one that means none.
+  int64_t count(const char* name, int64_t otherwise, int64_t min, int64_t max);
   bool flag(const char* name, bool otherwise);
   double number(const char* name, double otherwise, double min, double max);
   // The probability of a dropout, 0 outside of training.

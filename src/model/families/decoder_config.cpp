@@ -22,6 +22,11 @@ double partial_rotary_factor(ConfigReader& in, const text::JsonView& json,
 
 }  // namespace
 
+Result<text::JsonView> text_part(const text::JsonView& json) {
+  HEADROOM_ASSIGN(const auto text, json.optional_object("text_config"));
+  return text ? *text : json;
+}
+
 SelfAttentionShape attention_shape(const DecoderSpec& spec) {
   SelfAttentionShape shape;
   shape.hidden = spec.hidden;
@@ -38,11 +43,11 @@ SelfAttentionShape attention_shape(const DecoderSpec& spec) {
 DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
                          const DecoderDefaults& defaults) {
   DecoderSpec spec;
-  spec.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}));
+  spec.vocabulary = options.vocabulary.value_or(in.size({"vocab_size"}, defaults.vocabulary));
   spec.hidden = in.size({"hidden_size"});
   spec.intermediate = in.size({"intermediate_size"}, defaults.intermediate);
   spec.layers = in.size({"num_hidden_layers"}, {}, kLayersMax);
-  spec.heads = in.size({"num_attention_heads"}, {}, kHeadsMax);
+  spec.heads = in.size({"num_attention_heads"}, defaults.heads, kHeadsMax);
   spec.kv_heads =
       in.size({"num_key_value_heads"}, defaults.kv_heads.value_or(spec.heads), kHeadsMax);
   spec.head_dim = in.size({"head_dim"}, defaults.head_dim.value_or(spec.hidden / spec.heads));

@@ -14,8 +14,11 @@ namespace headroom::model {
 inline constexpr int64_t kWindowMax = int64_t{1} << 40;
 
 // What transformers takes where a config leaves a key out. The sizes have defaults there too, but a
-// config without them describes no model: they are required here.
+// config without them describes no model: they are required here, but for those of parts of a
+// config that checkpoints leave out.
 struct DecoderDefaults {
+  std::optional<int64_t> vocabulary = {};  // none: it must be there
+  std::optional<int64_t> heads = {};
   bool tied = false;
   double partial_rotary = 1;
   const char* partial_rotary_key = "partial_rotary_factor";
@@ -25,6 +28,10 @@ struct DecoderDefaults {
   std::optional<int64_t> head_dim = {};      // none: hidden / heads
   std::optional<int64_t> intermediate = {};  // none: it must be there
 };
+
+// The language model's part of a config for text and images, or the config itself where its keys
+// lie there.
+[[nodiscard]] Result<text::JsonView> text_part(const text::JsonView& json);
 
 // The keys of a DecoderSpec's attention, for families that are made of SelfAttention.
 [[nodiscard]] SelfAttentionShape attention_shape(const DecoderSpec& spec);

@@ -2,16 +2,22 @@
 // Gemma3ForCausalLM).
 #include "model/families/gemma.h"
 
+#include <algorithm>
+
 #include "model/families/decoder_config.h"
+#include "model/families/vision_tower.h"
 
 namespace headroom::model {
 
 namespace {
 
 DecoderSpec read_gemma(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
-                       const char* activation_key, int64_t kv_heads) {
+                       const char* activation_key, int64_t kv_heads,
+                       std::optional<int64_t> vocabulary = {}) {
   DecoderSpec spec = read_decoder(in, json, options,
-                                  {.tied = true,
+                                  {.vocabulary = vocabulary,
+                                   .heads = vocabulary ? std::optional<int64_t>(8) : std::nullopt,
+                                   .tied = true,
                                    .activation = Activation::gelu_tanh,
                                    .activation_key = activation_key,
                                    .kv_heads = kv_heads,
@@ -60,15 +66,44 @@ Result<Graph> build_gemma2(const text::JsonView& json, const BuildOptions& optio
   return build_causal_decoder(spec, supported);
 }
 
-Result<Graph> build_gemma3(const text::JsonView& json, const BuildOptions& options) {
-  ConfigReader in(json);
-  DecoderSpec spec = read_gemma(in, json, options, "hidden_activation", 4);
+namespace {
+
+DecoderSpec read_gemma3(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
+                        std::optional<int64_t> vocabulary = {}) {
+  DecoderSpec spec = read_gemma(in, json, options, "hidden_activation", 4, vocabulary);
   read_alternation(in, json, spec, in.size({"sliding_window_pattern"}, 6));
   spec.head_norms = HeadNorms::after_transpose;
   spec.tables_by_mask = true;
   // The scores' bound is read by no code of Gemma 3.
   spec.softcap_logits = has_softcap(in, json, "final_logit_softcapping", false);
+  return spec;
+}
+
+}  // namespace
+
+Result<Graph> build_gemma3(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader in(json);
+  const DecoderSpec spec = read_gemma3(in, json, options);
   if (in.error()) return *in.error();
+  return build_causal_decoder(spec, options);
+}
+
+Result<Graph> build_gemma3_with_images(const text::JsonView& json, const BuildOptions& options) {
+  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  ConfigReader whole(json);
+  ConfigReader in(text);
+  // Checkpoints say of the language model what differs from these alone.
+  DecoderSpec spec = read_gemma3(in, text, options, 262208);
+  spec.tied = whole.flag("tie_word_embeddings", true);
+  spec.model_name = "model.language_model";
+  // Only of the kinds that there are.
+  spec.masks_come_first = true;
+  std::erase_if(spec.masks, [&](LayerMask mask) {
+    return std::ranges::find(spec.mask_of_layer, mask) == spec.mask_of_layer.end();
+  });
+  if (in.error()) return *in.error();
+  if (whole.error()) return *whole.error();
+  HEADROOM_ASSIGN(spec.declare_before, siglip_tower(json, spec.hidden));
   return build_causal_decoder(spec, options);
 }
 

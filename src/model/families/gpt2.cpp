@@ -118,13 +118,6 @@ struct Layer {
   }
 };
 
-// warn_if_padding_and_no_attention_mask: pad_token_id in input_ids[:, [-1, 0]].
-void look_for_padding(GraphBuilder& g, const BuildOptions& options, const Var& ids) {
-  const Var ends = g.index_select(ids, 1, g.full({2}, DType::i64));
-  const Var is_padding = g.compare(ends);
-  g.amax(g.view(is_padding, {2 * options.batch}), 0, false);  // any()
-}
-
 }  // namespace
 
 Result<Graph> build_gpt2(const text::JsonView& json, const BuildOptions& options) {

@@ -70,11 +70,12 @@ Result<int64_t> partial_rotary(const text::JsonView& json, int64_t head_dim, dou
   return std::max<int64_t>(2, static_cast<int64_t>(static_cast<double>(head_dim) * part));
 }
 
-MoeLayout shared_layout(ConfigReader& reader, const MoeConfig& config) {
+MoeLayout shared_layout(ConfigReader& reader, const MoeConfig& config,
+                        std::optional<int64_t> otherwise = 1) {
   MoeLayout layout;
   layout.router_first = false;
   layout.shared_size =
-      config.experts.intermediate * reader.size({"n_shared_experts"}, 1, kExpertsMax);
+      config.experts.intermediate * reader.size({"n_shared_experts"}, otherwise, kExpertsMax);
   reader.require(layout.shared_size <= kSizeMax, "n_shared_experts",
                  "more than 2^24 columns in the shared experts");
   return layout;
@@ -84,7 +85,20 @@ void read_groups(ConfigReader& reader, RouterShape& router, int64_t groups, int6
   router.groups = reader.size({"n_group"}, groups, kExpertsMax);
   router.chosen_groups = reader.size({"topk_group"}, chosen, kExpertsMax);
   reader.require(router.experts % router.groups == 0, "n_group", "does not divide the experts");
+  reader.require(router.experts / router.groups >= 2, "n_group",
+                 "leaves fewer than the two experts a group that are looked at");
   reader.require(router.chosen_groups <= router.groups, "topk_group", "more groups than there are");
+}
+
+// Masks of the kinds of layers that there are, the first layer's first (transformers makes them in
+// the order of a set).
+void make_used_masks(DecoderShape& decoder) {
+  decoder.masks.clear();
+  for (const LayerMask mask : decoder.mask_of_layer) {
+    if (std::ranges::find(decoder.masks, mask) == decoder.masks.end()) {
+      decoder.masks.push_back(mask);
+    }
+  }
 }
 
 }  // namespace
@@ -158,6 +172,21 @@ Result<Graph> build_qwen3_moe(const text::JsonView& json, const BuildOptions& op
   return build_decoder(config.decoder, options, layer_maker(options, config, layout, sparse));
 }
 
+Result<Graph> build_olmoe(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader reader(json);
+  MoeConfig config;
+  config.read(reader, options, {"num_experts", "num_local_experts"}, "intermediate_size");
+  config.attention.qkv_bias = reader.flag("attention_bias", false);
+  config.attention.output_bias = config.attention.qkv_bias;
+  config.attention.norm = HeadNorm::all_heads;
+  HEADROOM_ASSIGN(const auto clip, json.optional_double("clip_qkv", -1e30, 1e30));
+  config.attention.clips = clip.has_value();
+  config.router.cast_weights = true;
+  config.router.normalized = reader.flag("norm_topk_prob", false);
+  if (reader.error()) return *reader.error();
+  return build_decoder(config.decoder, options, layer_maker(options, config, {}));
+}
+
 Result<Graph> build_glm4_moe(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader reader(json);
   MoeConfig config;
@@ -177,6 +206,37 @@ Result<Graph> build_glm4_moe(const text::JsonView& json, const BuildOptions& opt
   if (reader.error()) return *reader.error();
   std::vector<bool> sparse;
   for (int64_t i = 0; i < config.decoder.layers; ++i) sparse.push_back(i >= dense.value_or(1));
+  return build_decoder(config.decoder, options, layer_maker(options, config, layout, sparse));
+}
+
+Result<Graph> build_dots1(const text::JsonView& json, const BuildOptions& options) {
+  ConfigReader reader(json);
+  MoeConfig config;
+  config.default_kv_heads = 32;
+  config.read(reader, options, {"n_routed_experts"}, "moe_intermediate_size");
+  config.attention.qkv_bias = reader.flag("attention_bias", false);
+  config.attention.output_bias = config.attention.qkv_bias;
+  config.attention.norm = HeadNorm::each_head;
+  config.router.routing = Routing::sigmoid_groups;
+  config.router.normalized = reader.flag("norm_topk_prob", false);
+  read_groups(reader, config.router, 1, 1);
+  const MoeLayout layout = shared_layout(reader, config, {});
+  HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
+  if (config.decoder.mask_of_layer.empty()) {
+    HEADROOM_ASSIGN(const auto full, json.optional_int("max_window_layers", 0, kSizeMax));
+    const text::Json* window = json.json().find("sliding_window");
+    const bool slides = window == nullptr || !window->is_null();
+    for (int64_t i = 0; i < config.decoder.layers; ++i) {
+      const bool is_full = !slides || i < full.value_or(62);
+      config.decoder.mask_of_layer.push_back(is_full ? LayerMask::full : LayerMask::sliding);
+    }
+  }
+  make_used_masks(config.decoder);
+  config.decoder.sliding_window = reader.size({"sliding_window"}, 4096);
+  HEADROOM_ASSIGN(const auto dense, json.optional_int("first_k_dense_replace", 0, kLayersMax));
+  if (reader.error()) return *reader.error();
+  std::vector<bool> sparse;
+  for (int64_t i = 0; i < config.decoder.layers; ++i) sparse.push_back(i >= dense.value_or(0));
   return build_decoder(config.decoder, options, layer_maker(options, config, layout, sparse));
 }
 

@@ -12,9 +12,10 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   decoder.tied = reader.flag("tie_word_embeddings", false);
   attention.hidden = decoder.hidden;
   attention.heads = reader.size({"num_attention_heads"}, {}, kHeadsMax);
-  attention.kv_heads = reader.size({"num_key_value_heads"}, attention.heads, kHeadsMax);
-  attention.head_dim =
-      reader.size({"head_dim"}, std::max<int64_t>(1, decoder.hidden / attention.heads));
+  attention.kv_heads =
+      reader.size({"num_key_value_heads"}, default_kv_heads.value_or(attention.heads), kHeadsMax);
+  attention.head_dim = reader.size({"head_dim"}, default_head_dim.value_or(std::max<int64_t>(
+                                                     1, decoder.hidden / attention.heads)));
   attention.rotary_dims = attention.head_dim;
   attention.dropout = reader.dropout("attention_dropout", 0, options);
   decoder.rotary_dims = attention.head_dim;
@@ -23,7 +24,7 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   activation = reader.activation("hidden_act", Activation::silu);
   experts.hidden = decoder.hidden;
   experts.experts = reader.size(experts_key, {}, kExpertsMax);
-  experts.top_k = reader.size({"num_experts_per_tok"}, {}, kExpertsMax);
+  experts.top_k = reader.size({"num_experts_per_tok", "moe_k"}, {}, kExpertsMax);
   experts.intermediate = reader.size({size_key});
   experts.activation = activation;
   reader.require(experts.top_k <= experts.experts, "num_experts_per_tok",
@@ -52,19 +53,19 @@ MoeBlock::MoeBlock(GraphBuilder& g, const MoeConfig& config, const MoeLayout& la
   if (!layout.router_first) make_router();
   if (layout.shared_size == 0) return;
   shared_.emplace_back(g, name + "." + layout.shared_name, config.decoder.hidden,
-                       layout.shared_size, config.activation);
+                       layout.shared_size, config.activation, config.mlp_bias);
   if (layout.shared_gate) {
     shared_gate_.emplace_back(g, name + "." + layout.shared_name + "_gate", config.decoder.hidden,
                               1, false);
   }
 }
 
-Var MoeBlock::with_gated_shared(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
+Var MoeBlock::with_shared_first(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
   const Var rows = g.view(x, {-1, config_.decoder.hidden});
   Var shared = shared_[0](g, rows);
   const Routed routed = router_[0](g, options, rows);
   Var output = experts_[0](g, options, rows, routed.chosen, routed.weights);
-  {
+  if (layout_.shared_gate) {
     Var gate = shared_gate_[0](g, rows);
     gate = g.sigmoid(gate);
     shared = g.mul(std::move(gate), shared);
@@ -81,10 +82,22 @@ Var MoeBlock::with_shared(GraphBuilder& g, const BuildOptions& options, const Va
   return g.add(output, shared_[0](g, x));
 }
 
+// Both the block and its router multiply by noise in place, the router what is a view by then.
+Var MoeBlock::jittered_rows(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
+  const int64_t hidden = config_.decoder.hidden;
+  const Var jittered = g.mul_assign(x, g.empty_like({options.batch, options.sequence, hidden}, x));
+  Var rows = g.view(jittered, {-1, hidden});
+  Var noise = g.empty_like({options.batch * options.sequence, hidden}, rows);
+  return g.mul_assign(std::move(rows), std::move(noise));
+}
+
 FeedForward MoeBlock::operator()(GraphBuilder& g, const BuildOptions& options, const Var& x) const {
-  if (layout_.shared_gate) return {with_gated_shared(g, options, x), {}};
+  if (layout_.shared_gate || (layout_.shared_first && !shared_.empty())) {
+    return {with_shared_first(g, options, x), {}};
+  }
   if (!shared_.empty()) return {with_shared(g, options, x), {}};
-  const Var rows = g.view(x, {-1, config_.decoder.hidden});
+  const Var rows = layout_.jitters_input ? jittered_rows(g, options, x)
+                                         : g.view(x, {-1, config_.decoder.hidden});
   const Routed routed = router_[0](g, options, rows);
   const Var output = experts_[0](g, options, rows, routed.chosen, routed.weights);
   // gpt-oss hands the weights on.
@@ -98,10 +111,9 @@ FeedForwardCall moe_call(GraphBuilder& g, const BuildOptions& options, const Moe
   return [&g, &options, block](const Var& x) { return (*block)(g, options, x); };
 }
 
-FeedForwardCall dense_call(GraphBuilder& g, const MoeConfig& config, const std::string& name,
-                           bool bias) {
+FeedForwardCall dense_call(GraphBuilder& g, const MoeConfig& config, const std::string& name) {
   auto block = std::make_shared<GatedMlp>(g, name, config.decoder.hidden, config.intermediate,
-                                          config.activation, bias);
+                                          config.activation, config.mlp_bias);
   return [&g, block](const Var& x) { return FeedForward{(*block)(g, x), {}}; };
 }
 

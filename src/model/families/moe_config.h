@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,10 @@ struct MoeConfig {
   RouterShape router;
   ExpertsShape experts;
   int64_t intermediate = 0;  // of a layer without experts
+  bool mlp_bias = false;     // of such a layer, and of shared experts
   Activation activation = Activation::silu;
+  // Where the config does not say; else as many as heads, and as wide as they come out.
+  std::optional<int64_t> default_kv_heads, default_head_dim;
 
   // `experts_key`: how the family calls the number of experts; `size_key` their inner size.
   void read(ConfigReader& reader, const BuildOptions& options, ConfigReader::Names experts_key,
@@ -36,7 +40,9 @@ struct MoeLayout {
   std::string router_name = "gate";
   int64_t shared_size = 0;  // inner size of the shared experts; 0: none
   std::string shared_name = "shared_experts";
-  bool shared_gate = false;  // Qwen2: a gate of their own, and they run before the router
+  bool jitters_input = false;  // of the block, and of the router once more (Phi-3.5-MoE)
+  bool shared_first = false;   // they run before the router, on rows
+  bool shared_gate = false;    // Qwen2: the same, behind a gate of their own
 };
 
 class MoeBlock {
@@ -46,7 +52,8 @@ class MoeBlock {
   FeedForward operator()(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
 
  private:
-  Var with_gated_shared(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
+  Var with_shared_first(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
+  Var jittered_rows(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
   Var with_shared(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
 
   MoeConfig config_;
@@ -69,7 +76,6 @@ LayerMaker layer_maker(const BuildOptions& options, const MoeConfig& config,
 // The parts of a layer, as functions that own their blocks.
 FeedForwardCall moe_call(GraphBuilder& g, const BuildOptions& options, const MoeConfig& config,
                          const MoeLayout& layout, const std::string& name);
-FeedForwardCall dense_call(GraphBuilder& g, const MoeConfig& config, const std::string& name,
-                           bool bias = false);
+FeedForwardCall dense_call(GraphBuilder& g, const MoeConfig& config, const std::string& name);
 
 }  // namespace headroom::model

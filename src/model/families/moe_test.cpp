@@ -134,6 +134,34 @@ TEST(MixtureConfigs, RefuseWhatCannotBe) {
   EXPECT_TRUE(refused(build_deepseek_v3, with(kDeepseek, "qk_nope_head_dim", "16777216"),
                       "qk_nope_head_dim"));
   EXPECT_TRUE(built(build_deepseek_v3, kDeepseek));
+  // Two experts of each group are looked at, and two are drawn.
+  const std::string without_shared = with(kDeepseek, "num_key_value_heads", "3");
+  const std::string dots = with(without_shared, "n_shared_experts", "1");
+  EXPECT_TRUE(built(build_dots1, dots));
+  EXPECT_TRUE(refused(build_dots1, without_shared, "n_shared_experts"));
+  EXPECT_TRUE(refused(build_dots1, with(dots, "n_group", "8"), "n_group"));
+  const std::string one_expert =
+      with(with(kMixtral, "num_local_experts", "1"), "num_experts_per_tok", "1");
+  EXPECT_TRUE(refused(build_phimoe, one_expert, "num_local_experts"));
+}
+
+TEST(Llama4, NamesOfLayersMustFitThem) {
+  const std::string config = with(kMixtral, "head_dim", "8");
+  EXPECT_TRUE(built(build_llama4, config));
+  EXPECT_TRUE(built(build_llama4, with(config, "no_rope_layers", "[]")));
+  EXPECT_FALSE(built(build_llama4, with(config, "no_rope_layers", "[1]")));
+  EXPECT_FALSE(built(build_llama4, with(config, "no_rope_layers", "[1, 2]")));
+  EXPECT_FALSE(built(build_llama4, with(config, "layer_types", R"(["full_attention"])")));
+  EXPECT_FALSE(built(build_llama4, with(config, "head_dim", "7")));
+}
+
+// A parameter that no gradient reaches is nobody's to train.
+TEST(Ernie, TheCorrectionOfTheChoiceIsNotTrained) {
+  const std::string config = with(with(with(kMixtral, "moe_num_experts", "5"), "moe_k", "2"),
+                                  "moe_intermediate_size", "32");
+  const auto graph = built(build_ernie4_5_moe, config);
+  ASSERT_TRUE(graph);
+  EXPECT_EQ(parameter_count(*graph, false) - parameter_count(*graph, true), 5);
 }
 
 TEST(GptOss, LayerTypesMustFitTheLayers) {

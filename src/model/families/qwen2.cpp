@@ -1,4 +1,5 @@
-// Qwen 2, 2.5 and 3, dense (transformers' Qwen2ForCausalLM, Qwen3ForCausalLM): biases on query, key
+// Qwen 2, 2.5 and 3, dense (transformers' Qwen2ForCausalLM, Qwen3ForCausalLM, and the language
+// models of Qwen2-VL, 2.5-VL and 3-VL, trained on text alone): biases on query, key
 // and value in the former, norms of query and key in the latter; a window from some layer on where
 // the config switches it on.
 #include "model/families/qwen2.h"
@@ -7,6 +8,7 @@
 
 #include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
+#include "model/families/vision_tower.h"
 
 namespace headroom::model {
 
@@ -30,7 +32,55 @@ void read_windows(ConfigReader& in, const text::JsonView& json, DecoderSpec& spe
   }
 }
 
+// A model of text and images, trained on text alone.
+Result<Graph> with_images(const text::JsonView& json, const BuildOptions& options,
+                          const Result<VisionTower>& tower, DecoderSpec spec) {
+  ConfigReader whole(json);
+  // Configs of before transformers 5 say it of the language model.
+  spec.tied |= whole.flag("tie_word_embeddings", false);
+  spec.model_name = "model.language_model";
+  if (whole.error()) return *whole.error();
+  if (!tower) return tower.error();
+  spec.declare_before = *tower;
+  return build_causal_decoder(spec, options);
+}
+
+Result<DecoderSpec> read_qwen2_text(const text::JsonView& json, const BuildOptions& options) {
+  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  ConfigReader in(text);
+  DecoderSpec spec = read_decoder(in, text, options, {.kv_heads = 8});
+  spec.qkv_bias = true;
+  spec.head_cut = HeadCut::last;
+  spec.tables = RotaryTables::by_section;
+  spec.text_has_positions = false;
+  read_windows(in, text, spec);
+  if (in.error()) return *in.error();
+  return spec;
+}
+
 }  // namespace
+
+Result<Graph> build_qwen2_vl(const text::JsonView& json, const BuildOptions& options) {
+  HEADROOM_ASSIGN(const DecoderSpec spec, read_qwen2_text(json, options));
+  return with_images(json, options, qwen2_tower(json), spec);
+}
+
+Result<Graph> build_qwen2_5_vl(const text::JsonView& json, const BuildOptions& options) {
+  HEADROOM_ASSIGN(const DecoderSpec spec, read_qwen2_text(json, options));
+  return with_images(json, options, qwen2_5_tower(json), spec);
+}
+
+Result<Graph> build_qwen3_vl(const text::JsonView& json, const BuildOptions& options) {
+  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  ConfigReader in(text);
+  DecoderSpec spec = read_decoder(in, text, options, {.kv_heads = 32, .head_dim = 128});
+  spec.qkv_bias = in.flag("attention_bias", false);
+  spec.output_bias = spec.qkv_bias;
+  spec.head_norms = HeadNorms::before_transpose;
+  spec.tables = RotaryTables::by_axis;
+  if (in.error()) return *in.error();
+  return with_images(json, options, qwen3_tower(json), spec);
+}
 
 Result<Graph> build_qwen2(const text::JsonView& json, const BuildOptions& options) {
   ConfigReader in(json);

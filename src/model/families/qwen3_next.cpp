@@ -133,12 +133,6 @@ void read_experts(ConfigReader& in, const BuildOptions& options, MoeConfig& moe,
   layout.shared_gate = true;
 }
 
-// The language model's part of a config for text and images.
-Result<text::JsonView> text_part(const text::JsonView& json) {
-  HEADROOM_ASSIGN(const auto text, json.optional_object("text_config"));
-  return text ? *text : json;
-}
-
 }  // namespace
 
 Result<Graph> build_qwen3_next(const text::JsonView& json, const BuildOptions& options) {

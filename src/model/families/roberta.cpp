@@ -1,15 +1,14 @@
-// RoBERTa, XLM-RoBERTa: BERT's layers. Positions are counted from the tokens that are no padding,
-// and the classifier is a layer on the first token's state, without BERT's pooler.
+// RoBERTa, XLM-RoBERTa, CamemBERT: BERT's layers. Positions are counted from the tokens that are no
+// padding, and the classifier is a layer on the first token's state, without BERT's pooler.
 #include "model/families/roberta.h"
 
+#include <optional>
 #include <string>
 
 #include "model/blocks/activation.h"
-#include "model/blocks/head.h"
-#include "model/blocks/linear.h"
-#include "model/blocks/loss.h"
 #include "model/blocks/norm.h"
 #include "model/builder.h"
+#include "model/families/bert_heads.h"
 #include "model/families/bert_layers.h"
 #include "model/families/config.h"
 
@@ -17,9 +16,10 @@ namespace headroom::model {
 
 namespace {
 
-Result<BertConfig> read_config(const text::JsonView& json, const BuildOptions& options) {
+Result<BertConfig> read_config(const text::JsonView& json, const BuildOptions& options,
+                               const BertDefaults& defaults) {
   ConfigReader in(json);
-  const BertConfig c = read_bert_config(in, options);
+  const BertConfig c = read_bert_config(in, options, defaults);
   HEADROOM_ASSIGN(const auto padding, json.optional_int("pad_token_id", 0, c.vocabulary - 1));
   constexpr int64_t kPadding = 1;  // RobertaConfig's
   in.require_positions(options, c.positions - padding.value_or(kPadding) - 1);
@@ -29,9 +29,9 @@ Result<BertConfig> read_config(const text::JsonView& json, const BuildOptions& o
 
 class Embeddings {
  public:
-  Embeddings(GraphBuilder& g, const BertConfig& c, const std::string& name)
-      : words(g.parameter(name + ".word_embeddings.weight", {c.vocabulary, c.hidden},
-                          ParameterRole::embedding)),
+  // `head` is the head's weight where that was declared before, and is the same.
+  Embeddings(GraphBuilder& g, const BertConfig& c, const std::string& name, const Var& head)
+      : words(declare_words(g, c, name + ".word_embeddings.weight", head)),
         types_(g.parameter(name + ".token_type_embeddings.weight", {c.types, c.hidden},
                            ParameterRole::embedding)),
         norm_(g, name + ".LayerNorm", c.hidden),
@@ -50,6 +50,11 @@ class Embeddings {
   Var words;
 
  private:
+  static Var declare_words(GraphBuilder& g, const BertConfig& c, const std::string& name,
+                           const Var& head) {
+    if (head) return g.tied(name, head, ParameterRole::lm_head);
+    return g.parameter(name, {c.vocabulary, c.hidden}, ParameterRole::embedding);
+  }
   // create_position_ids_from_input_ids
   static Var positions_of(GraphBuilder& g, const Var& ids) {
     const Var is_token = g.to(g.compare(ids), DType::i32);
@@ -64,68 +69,64 @@ class Embeddings {
   Var position_ids_, type_ids_;
 };
 
-// RobertaClassificationHead
-class Classifier {
+class Encoder {
  public:
-  Classifier(GraphBuilder& g, const BertConfig& c, int64_t classes)
-      : dense_(g, kName + ".dense", c.hidden, c.hidden, true),
-        weight_(
-            g.parameter(kName + ".out_proj.weight", {classes, c.hidden}, ParameterRole::lm_head)),
-        bias_(g.parameter(kName + ".out_proj.bias", {classes}, ParameterRole::bias)),
-        dropout_(c.classifier_dropout) {}
+  Encoder(GraphBuilder& g, const BertConfig& c, const Var& head)
+      : embeddings_(g, c, "roberta.embeddings", head), layers_(g, c, "roberta") {}
 
-  Var operator()(GraphBuilder& g, const Var& hidden) const {
-    RegionScope region(g, RegionKind::lm_head, kName, {&hidden});
-    Var x = g.select(hidden, 1, 0);
-    x = g.dropout(x, dropout_);
-    x = dense_(g, x);
-    x = g.tanh(x);
-    x = g.dropout(x, dropout_);
-    x = g.linear(x, weight_, bias_);
-    region.leave({&x});
-    return x;
+  Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& ids) const {
+    const Var embedded = embeddings_(g, options, ids);
+    return layers_(g, options, embedded);
   }
+  [[nodiscard]] const Var& words() const { return embeddings_.words; }
 
  private:
-  inline static const std::string kName = "classifier";
-  Linear dense_;
-  Var weight_, bias_;
-  double dropout_;
+  Embeddings embeddings_;
+  BertLayers layers_;
 };
 
-// The head is made after all that it stands on.
-template <typename MakeHead>
-void build(GraphBuilder& g, const BertConfig& c, const BuildOptions& options, int64_t classes,
-           const MakeHead& make_head) {
-  const Embeddings embeddings(g, c, "roberta.embeddings");
-  const BertLayers layers(g, c, "roberta");
-  const auto head = make_head(embeddings.words);
-  const Var ids = g.input("input_ids", {options.batch, options.sequence}, DType::i64);
-  const Var labels = labels_input(g, options);
-  Var x;
-  {
-    const Var embedded = embeddings(g, options, ids);
-    x = layers(g, options, embedded);
-  }
-  const Var logits = head(g, x);
-  const Var loss = token_loss(g, options, logits, labels, classes);
-  g.set_outputs(loss, logits, {});
+void classify(GraphBuilder& g, const BertConfig& c, const BuildOptions& options, bool head_first) {
+  const auto make_head = [&] {
+    return FirstTokenClassifier(g, c, *options.classes, Activation::tanh);
+  };
+  std::optional<FirstTokenClassifier> head;
+  if (head_first) head = make_head();
+  const Encoder encoder(g, c, {});
+  if (!head_first) head = make_head();
+  run_encoder(g, options, *options.classes, encoder, *head);
+}
+
+void fill_in(GraphBuilder& g, const BertConfig& c, const BuildOptions& options, bool head_first) {
+  const auto make_head = [&](const Var& words) {
+    return bert_token_head(g, c, {"lm_head", ".dense", ".layer_norm"}, Activation::gelu, words);
+  };
+  TokenHead head;
+  if (head_first) head = make_head({});
+  const Encoder encoder(g, c, c.tied ? head.weight : Var());
+  if (!head_first) head = make_head(encoder.words());
+  run_encoder(g, options, c.vocabulary, encoder, head);
+}
+
+Result<Graph> build(const text::JsonView& json, const BuildOptions& options,
+                    const BertDefaults& defaults, bool head_first) {
+  HEADROOM_ASSIGN(const BertConfig c, read_config(json, options, defaults));
+  GraphBuilder g;
+  options.classes ? classify(g, c, options, head_first) : fill_in(g, c, options, head_first);
+  return g.finish();
 }
 
 }  // namespace
 
 Result<Graph> build_roberta(const text::JsonView& json, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const BertConfig c, read_config(json, options));
-  GraphBuilder g;
-  if (options.classes) {
-    build(g, c, options, *options.classes,
-          [&](const Var&) { return Classifier(g, c, *options.classes); });
-  } else {
-    build(g, c, options, c.vocabulary, [&](const Var& words) {
-      return BertTokenHead(g, c, {"lm_head", ".dense", ".layer_norm", Activation::gelu}, words);
-    });
-  }
-  return g.finish();
+  return build(json, options, {.vocabulary = 50265}, false);
+}
+
+Result<Graph> build_xlm_roberta(const text::JsonView& json, const BuildOptions& options) {
+  return build(json, options, {}, false);
+}
+
+Result<Graph> build_camembert(const text::JsonView& json, const BuildOptions& options) {
+  return build(json, options, {}, true);
 }
 
 }  // namespace headroom::model

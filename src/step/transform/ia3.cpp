@@ -23,6 +23,7 @@ namespace {
 constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"bert", {"key", "value", "output.dense"}},
     {"bloom", {"query_key_value", "mlp.dense_4h_to_h"}},
+    {"deberta-v2", {"key_proj", "value_proj", "output.dense"}},
     {"falcon", {"query_key_value", "dense_4h_to_h"}},
     {"gemma", {"q_proj", "v_proj", "down_proj"}},
     {"gemma2", {"q_proj", "v_proj", "down_proj"}},
@@ -33,6 +34,7 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"gpt_neox", {"query_key_value", "dense_4h_to_h"}},
     {"gptj", {"q_proj", "v_proj", "fc_out"}},
     {"llama", {"k_proj", "v_proj", "down_proj"}},
+    {"llama4", {"q_proj", "v_proj", "down_proj"}},
     {"mistral", {"k_proj", "v_proj", "down_proj"}},
     {"mixtral", {"k_proj", "v_proj", "w2"}},
     {"mt5", {"k", "v", "wi_1"}},
@@ -48,6 +50,7 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
 constexpr std::array kFeedforward = std::to_array<ArchitectureTargets>({
     {"bert", {"output.dense"}},
     {"bloom", {"mlp.dense_4h_to_h"}},
+    {"deberta-v2", {"output.dense"}},
     {"falcon", {"dense_4h_to_h"}},
     {"gemma", {"down_proj"}},
     {"gemma2", {"down_proj"}},
@@ -58,6 +61,7 @@ constexpr std::array kFeedforward = std::to_array<ArchitectureTargets>({
     {"gpt_neox", {"dense_4h_to_h"}},
     {"gptj", {"fc_out"}},
     {"llama", {"down_proj"}},
+    {"llama4", {"down_proj"}},
     {"mistral", {"down_proj"}},
     {"mixtral", {"w2"}},
     {"opt", {"fc2"}},
@@ -84,8 +88,10 @@ class Ia3Writer {
   Graph run(const std::vector<LinearSite>& sites) {
     std::vector<std::string> modules;
     for (const LinearSite& site : sites) {
-      first_.emplace(site.first, site);
-      last_.emplace(site.last, site);
+      if (!site.is_idle) {
+        first_.emplace(site.first, site);
+        last_.emplace(site.last, site);
+      }
       modules.push_back(module_of(graph_.parameters[site.weight].name));
       add_vector(site, modules.back());
     }

@@ -1,5 +1,7 @@
 #include "step/transform/linear_site.h"
 
+#include <set>
+
 #include "operator/kind.h"
 
 namespace headroom::step {
@@ -92,6 +94,32 @@ std::vector<LinearSite> linear_sites(const Graph& graph) {
   std::vector<LinearSite> sites;
   for (uint32_t i = 0; i < graph.operations.size(); ++i) {
     if (const auto site = site_at(graph, index, i)) sites.push_back(*site);
+  }
+  return sites;
+}
+
+std::vector<LinearSite> idle_linear_sites(const Graph& graph) {
+  std::set<model::ValueId> read;
+  for (const Operation& operation : graph.operations) {
+    read.insert(operation.inputs.begin(), operation.inputs.end());
+  }
+  std::vector<LinearSite> sites;
+  for (uint32_t i = 0; i < graph.parameters.size(); ++i) {
+    const model::Parameter& weight = graph.parameters[i];
+    // A packed weight's own sizes are those of its copy.
+    const model::Dims& shape = weight.loading ? weight.loading->copy : weight.shape;
+    const bool is_module = weight.role == ParameterRole::linear && shape.size() == 2 &&
+                           weight.name.ends_with(".weight");
+    if (!is_module || weight.tied_to || weight.adapter || read.contains(weight.value)) continue;
+    LinearSite& site = sites.emplace_back();
+    site.weight = i;
+    site.in_features = shape[1];
+    site.out_features = shape[0];
+    site.is_idle = true;
+    // The next one, where it is the bias.
+    const bool has_bias = i + 1 < graph.parameters.size() &&
+                          graph.parameters[i + 1].name == module_of(weight.name) + ".bias";
+    site.last_parameter = has_bias ? i + 1 : i;
   }
   return sites;
 }

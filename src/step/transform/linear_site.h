@@ -23,10 +23,16 @@ struct LinearSite {
   int64_t in_features = 0;
   int64_t out_features = 0;
   bool conv1d = false;  // the weight lies as [in, out]
+  // Never called (a tower of images, in a step on text): no operation and no input are named.
+  bool is_idle = false;
 };
 
 // All of them, in the order they run. A module that is called twice has two.
 [[nodiscard]] std::vector<LinearSite> linear_sites(const model::Graph& graph);
+
+// The modules that a graph has and never calls, in the order of its parameters: what stands for
+// them holds memory all the same.
+[[nodiscard]] std::vector<LinearSite> idle_linear_sites(const model::Graph& graph);
 
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight".
 [[nodiscard]] std::string module_of(const std::string& parameter);

@@ -28,6 +28,8 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"bert", {"query", "value"}},
     {"bloom", {"query_key_value"}},
     {"codegen", {"qkv_proj"}},
+    {"deberta-v2", {"query_proj", "value_proj"}},
+    {"electra", {"query", "value"}},
     {"falcon", {"query_key_value"}},
     {"gemma", {"q_proj", "v_proj"}},
     {"gemma2", {"q_proj", "v_proj"}},
@@ -38,6 +40,7 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"gpt_neox", {"query_key_value"}},
     {"gptj", {"q_proj", "v_proj"}},
     {"llama", {"q_proj", "v_proj"}},
+    {"llama4", {"q_proj", "v_proj"}},
     {"mistral", {"q_proj", "v_proj"}},
     {"mixtral", {"q_proj", "v_proj"}},
     {"mt5", {"q", "v"}},
@@ -65,7 +68,7 @@ class LoraWriter {
 
   Graph run(const std::vector<LinearSite>& sites) {
     for (const LinearSite& site : sites) {
-      sites_.emplace(site.last, site);
+      if (!site.is_idle) sites_.emplace(site.last, site);
       add_adapter(site);
     }
     Graph graph = rewriter_.run([this](const Operation& operation) { return replace(operation); });

@@ -57,13 +57,17 @@ Result<std::vector<LinearSite>> adapter_sites(const Graph& graph,
   HEADROOM_TRY(check_targets(graph, targets));
   const bool all_linear = targets.size() == 1 && targets[0] == "all-linear";
   std::vector<LinearSite> sites;
-  for (const LinearSite& site : linear_sites(graph)) {
-    const Parameter& weight = graph.parameters[site.weight];
-    const std::string module = module_of(weight.name);
-    const bool is_wanted =
-        all_linear ? weight.role == ParameterRole::linear : is_named(targets, module);
-    if (is_wanted) sites.push_back(site);
-  }
+  const auto choose = [&](const std::vector<LinearSite>& from) {
+    for (const LinearSite& site : from) {
+      const Parameter& weight = graph.parameters[site.weight];
+      const std::string module = module_of(weight.name);
+      const bool is_wanted =
+          all_linear ? weight.role == ParameterRole::linear : is_named(targets, module);
+      if (is_wanted) sites.push_back(site);
+    }
+  };
+  choose(idle_linear_sites(graph));
+  choose(linear_sites(graph));
   if (!sites.empty()) return sites;
   std::string names;
   for (const std::string& target : targets) names += (names.empty() ? "" : ", ") + target;
@@ -92,9 +96,11 @@ namespace {
 
 constexpr const char* kPrefix = "base_model.model.";
 
-// Within a head that peft's task SEQ_CLS trains (classifier_module_names).
+// Within a head that peft's task SEQ_CLS trains: one whose name ends in one of
+// classifier_module_names, as DistilBERT's pre_classifier's does.
 bool is_saved(std::string_view module) {
-  return module == "score" || module == "classifier" || module.starts_with("classifier.");
+  const std::string_view head = module.substr(0, module.find('.'));
+  return head.ends_with("score") || head.ends_with("classifier");
 }
 
 }  // namespace

@@ -44,7 +44,13 @@ class QuantizeWriter {
       : graph_(graph), options_(options), rewriter_(graph) {}
 
   Result<bool> choose() {
-    for (const LinearSite& site : linear_sites(graph_)) {
+    std::vector<LinearSite> sites = linear_sites(graph_);
+    // bitsandbytes quantizes whatever is a linear module, GPTQ the layers of the language model.
+    if (options_.format != QuantizedFormat::gptq) {
+      const std::vector<LinearSite> idle = idle_linear_sites(graph_);
+      sites.insert(sites.end(), idle.begin(), idle.end());
+    }
+    for (const LinearSite& site : sites) {
       const Parameter& weight = graph_.parameters[site.weight];
       if (weight.role != ParameterRole::linear) continue;
       if (options_.format == QuantizedFormat::gptq && is_router(weight.name)) continue;
@@ -53,7 +59,7 @@ class QuantizeWriter {
         return Error{ErrorCode::usage, weight.name + " cannot be packed by GPTQ", "--method",
                      "its kernel needs features divisible by 32"};
       }
-      sites_.emplace(site.product, site);
+      if (!site.is_idle) sites_.emplace(site.product, site);
       weights_.emplace(site.weight, site);
     }
     return !sites_.empty();

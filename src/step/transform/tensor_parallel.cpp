@@ -497,6 +497,16 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
                      std::string(options.model_type) + "' is not divided by that here",
                  "--method", "one that leaves modules whole: lora,fsdp2:N, lora,ddp:N"};
   }
+  // Command R+: there are fewer heads than the norm has vectors, and the product fails.
+  const bool norms_heads_apart = std::ranges::any_of(graph.parameters, [](const Parameter& p) {
+    return p.role == model::ParameterRole::norm && p.shape.size() > 1;
+  });
+  if (norms_heads_apart) {
+    return Error{ErrorCode::usage,
+                 "its norms have a vector for each head, which transformers' plan leaves whole: it "
+                 "ends with an error there",
+                 "--method", "fsdp2:N"};
+  }
   const auto apply = [&](bool divides_heads) {
     TensorParallelWriter writer(graph, options, divides_heads);
     writer.choose(*plan);

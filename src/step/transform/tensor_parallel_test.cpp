@@ -20,15 +20,17 @@ using op::OpKind;
 constexpr int64_t kLayers = 3;
 
 // GPT's configurations have names of their own for the same sizes.
-Graph tiny(const std::string& model_type, int64_t key_value_heads = 4) {
+Graph tiny(const std::string& model_type, int64_t key_value_heads = 4,
+           const std::string& more = "") {
   const auto config = text::parse_json(R"({"model_type": ")" + model_type +
                                            R"(", "vocab_size": 512, "hidden_size": 64, "n_embd": 64,
           "word_embed_proj_dim": 64, "ffn_dim": 128, "n_inner": 128, "do_layer_norm_before": true,
           "intermediate_size": 128, "num_hidden_layers": 3, "n_layer": 3, "num_layers": 3,
           "attention_types": [[["global"], 3]], "rotary_dim": 8, "multi_query": true,
           "n_head": 8, "num_attention_heads": 8, "num_heads": 8, "n_positions": 128,
+          "head_dim": 8,
           "num_key_value_heads": )" + std::to_string(key_value_heads) +
-                                           R"(, "max_position_embeddings": 128})",
+                                           R"(, "max_position_embeddings": 128)" + more + "}",
                                        "test");
   model::BuildOptions build;
   build.batch = 2;
@@ -107,8 +109,10 @@ TEST(TensorParallel, RanksTogetherComputeWhatOneDoes) {
     ASSERT_TRUE(rank) << model_type << ": " << rank.error().to_string();
     const Totals part = totals_of(*rank);
     EXPECT_DOUBLE_EQ(4 * part.products, one.products) << model_type;
-    // phi3's products alone are divided: its queries, keys and values are put together again.
-    const double share = model_type == "phi3" ? 1 : 4;
+    // Of these the products alone are divided: queries, keys and values are put together again.
+    const bool gathers_heads =
+        model_type == "phi3" || model_type == "olmo2" || model_type == "olmo3";
+    const double share = gathers_heads ? 1 : 4;
     EXPECT_DOUBLE_EQ(share * part.attention, one.attention) << model_type;
   }
 }
@@ -197,6 +201,9 @@ TEST(TensorParallel, RefusesWhatItCannotDivide) {
   const auto unknown = divided(tiny("llama"), "mixtral", 2);
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("mixtral"), std::string::npos);
+  const auto normed = divided(tiny("cohere", 4, R"(, "use_qk_norm": true)"), "cohere", 2);
+  ASSERT_FALSE(normed);
+  EXPECT_NE(normed.error().message.find("a vector for each head"), std::string::npos);
 }
 
 }  // namespace

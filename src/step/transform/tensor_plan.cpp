@@ -30,6 +30,24 @@ constexpr std::array kNormedHeads = std::to_array<TensorRule>({
     {"mlp.up_proj", colwise},
     {"mlp.down_proj", rowwise},
 });
+// With norms of all queries and all keys, which every rank sees whole.
+constexpr std::array kGatheredHeads = std::to_array<TensorRule>({
+    {"self_attn.q_proj", colwise_gather_output},
+    {"self_attn.k_proj", colwise_gather_output},
+    {"self_attn.v_proj", colwise_gather_output},
+    {"self_attn.o_proj", rowwise_split_input},
+    {"mlp.gate_proj", colwise},
+    {"mlp.up_proj", colwise},
+    {"mlp.down_proj", rowwise},
+});
+constexpr std::array kUngated = std::to_array<TensorRule>({
+    {"self_attn.q_proj", colwise},
+    {"self_attn.k_proj", colwise},
+    {"self_attn.v_proj", colwise},
+    {"self_attn.o_proj", rowwise},
+    {"mlp.up_proj", colwise},
+    {"mlp.down_proj", rowwise},
+});
 constexpr std::array kPhi = std::to_array<TensorRule>({
     {"self_attn.q_proj", colwise},
     {"self_attn.k_proj", colwise},
@@ -130,6 +148,17 @@ constexpr std::array kEntries = std::to_array<Entry>({
     {"qwen2", {kLlama, true, true}},
     {"qwen3", {kNormedHeads, true, true}},
     {"granite", {kLlama}},
+    {"arcee", {kUngated}},
+    {"cohere", {kLlama}},
+    {"cohere2", {kLlama}},
+    {"ernie4_5", {kLlama}},
+    {"exaone4", {kNormedHeads}},
+    {"helium", {kLlama}},
+    {"olmo", {kLlama}},
+    {"olmo2", {kGatheredHeads}},
+    {"olmo3", {kGatheredHeads}},
+    {"seed_oss", {kLlama}},
+    {"smollm3", {kLlama}},
     {"phi", {kPhi}},
     {"phi3", {kPhi3}},
     {"glm", {kGlm}},

@@ -1,0 +1,10 @@
+// ModernBERT, trained to fill in masked tokens or to classify sequences.
+#pragma once
+
+#include "model/families/family.h"
+
+namespace headroom::model {
+
+Result<Graph> build_modernbert(const text::JsonView& config, const BuildOptions& options);
+
+}  // namespace headroom::model
