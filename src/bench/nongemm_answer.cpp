@@ -126,8 +126,8 @@ NongemmRecord not_composed(const NongemmRecord& record, std::string reason) {
 }
 
 // What the layers take that `more` has beyond the other depth, in its own run. Seconds are as many
-// to their milliseconds as to those of the whole run, without a profiler to with one; two periods
-// say how sure they are.
+// to their milliseconds as to those of the whole run, without a profiler to with one. Two periods
+// say how sure they are; of one that is what is known of its run.
 std::optional<Measured> layers_within(const NongemmRecord& more) {
   const std::optional<AddedLayers>& added = more.profile.added;
   if (!added || added->wall_ms <= 0 || more.profile.wall_ms <= added->wall_ms) return std::nullopt;
@@ -136,7 +136,11 @@ std::optional<Measured> layers_within(const NongemmRecord& more) {
   layers.profile = *added;
   layers.seconds = share * more.seconds;
   layers.profiled_seconds = share * more.profiled_seconds;
-  if (added->apart_ms) layers.half = *added->apart_ms / (2 * added->wall_ms) * layers.seconds;
+  if (added->apart_ms) {
+    layers.half = *added->apart_ms / (2 * added->wall_ms) * layers.seconds;
+  } else if (more.uncertainty) {
+    layers.half = *more.uncertainty * layers.seconds;
+  }
   if (more.joules) layers.joules = share * *more.joules;
   return layers;
 }

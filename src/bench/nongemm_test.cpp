@@ -139,7 +139,11 @@ TEST(NongemmTest, ALayerIsWhatTheLongerRunHasBeyondTheOther) {
   EXPECT_NEAR(*row.paper_nongemm_pct, 100.0 * 32 / 106, 1e-9);
   EXPECT_NEAR(*row.seconds_half, std::hypot(0.16e-3, 30 * 0.05 * 3e-3), 1e-12);
   EXPECT_TRUE(row.notes.empty());
-  EXPECT_FALSE(answer_of({few, with_layers({})}).rows[0].seconds_half);
+  EXPECT_NEAR(*answer_of({few, with_layers({})}).rows[0].seconds_half,
+              std::hypot(0.16e-3, 30 * 0.01 * 3e-3), 1e-12);
+  NongemmRecord single = with_layers({});
+  single.uncertainty.reset();
+  EXPECT_FALSE(answer_of({few, single}).rows[0].seconds_half);
 }
 
 TEST(NongemmTest, LayersThatDifferTooMuchMakeNothing) {

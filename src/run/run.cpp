@@ -80,8 +80,19 @@ std::string cache_folder() {
 // With %r or %d in its name it is a file for each rank or device, which the allocator looks for.
 bool is_one_file(const std::string& plan_file) { return plan_file.find('%') == std::string::npos; }
 
+// A mistyped word would leave in place what it was to take away.
+Result<void> check_stream_order() {
+  const std::string word = environment_value("HEADROOM_RUN_STREAM_ORDER");
+  if (word.empty() || word == "told" || word == "off") return {};
+  return Error{ErrorCode::usage,
+               "HEADROOM_RUN_STREAM_ORDER knows no '" + word + "'",
+               {},
+               "told, off, or nothing"};
+}
+
 // What can be known to be wrong before anything is started.
 Result<void> check(const RunQuestion& question, const Parts& parts) {
+  HEADROOM_TRY(check_stream_order());
   if (!question.measure_file.empty()) HEADROOM_TRY(check_measured_file(question.measure_file));
   if (question.mode == Mode::record) {
     std::error_code failed;

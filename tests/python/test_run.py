@@ -294,3 +294,11 @@ def test_a_row_is_only_added_where_there_was_a_device(run, tmp_path):
     refused = run("--off", "--measure", "other.csv", "--", sys.executable, "-c", "print('began')")
     assert (refused.returncode, refused.stdout) == (125, "")
     assert "other.csv" in refused.stderr
+
+
+def test_a_word_for_the_order_of_streams_that_is_none_is_refused(run):
+    done = run("--", "echo", "started", environment={"HEADROOM_RUN_STREAM_ORDER": "tolld"})
+    assert done.returncode == 125
+    assert "HEADROOM_RUN_STREAM_ORDER knows no 'tolld'" in done.stderr
+    assert "started" not in done.stdout
+    assert run("--", "echo", "started", environment={"HEADROOM_RUN_STREAM_ORDER": "told"}).returncode == 0

@@ -61,6 +61,8 @@ class Session:
             return
         self.library = ours
         order = os.environ.get("HEADROOM_RUN_STREAM_ORDER", "")
+        if order not in ("", "told", "off"):
+            self.report.notes.append(f"HEADROOM_RUN_STREAM_ORDER knows no {order!r}: told, off, or nothing")
         if order == "told":
             ours.forbid_joins()
         if order != "off":
