@@ -116,7 +116,7 @@ class Job:
         if self.work.first and typical_run.is_all(self.work.first, seconds):
             self.taken = [self.work.first]
             return
-        if self.layers is not None and not self.is_decode:  # a difference of two is multiplied by all layers
+        if self.layers is not None and not self.is_decode:  # what a layer takes is multiplied by all of them
             seconds *= typical_run.MUCH_TOO_LONG
         is_few = self.samples.stopwatch.machine.is_cuda and not self.is_decode
         most = MOST_PROFILED_ON_A_GPU if is_few else typical_run.MOST_RUNS

@@ -103,12 +103,15 @@ def cut(model, layers, is_first, is_last):
         def __init__(self):
             super().__init__()
             self.model, self.lm_head = model.model, model.lm_head if is_last else None
-            self.model.layers = torch.nn.ModuleList([self.model.layers[i] for i in layers])
-            self.model.config.num_hidden_layers = len(layers)
+            text = getattr(self.model, "language_model", self.model)
             if not is_first:
-                self.model.embed_tokens = None
+                self.model = text  # the tower beside it is the first part's
+            text.layers = torch.nn.ModuleList([text.layers[i] for i in layers])
+            text.config.num_hidden_layers = len(layers)
+            if not is_first:
+                text.embed_tokens = None
             if not is_last:
-                self.model.norm = torch.nn.Identity()
+                text.norm = torch.nn.Identity()
 
         def forward(self, x):
             name = "input_ids" if is_first else "inputs_embeds"
@@ -122,10 +125,10 @@ def parts_of_rank(make_model, options):
     """The rank's parts, of a model each, since a stage's modules are its own."""
     import torch
     models = [make_model() for _ in range(options.chunks)]
-    parts = parts_of(models[0].config.num_hidden_layers, options.stages * options.chunks)
+    parts = parts_of(models[0].config.get_text_config().num_hidden_layers, options.stages * options.chunks)
     own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
     loss = models[0].loss_function
-    vocabulary = models[0].config.vocab_size
+    vocabulary = models[0].config.get_text_config().vocab_size
     modules = torch.nn.ModuleList(
         cut(model, parts[i], i == 0, i == len(parts) - 1) for model, i in zip(models, own))
     modules.config = models[0].config  # peft asks it which layers to adapt
@@ -141,13 +144,13 @@ class PipelineSteps:
         from torch.distributed.pipelining import PipelineStage
         count = options.stages * options.chunks
         type_ = getattr(torch, options.dtype)
-        size = (options.batch, options.seq, config.hidden_size)
+        size = (options.batch, options.seq, config.get_text_config().hidden_size)
         stages = []
         own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
         for index, module in zip(own, modules):
             hidden = torch.empty(size, dtype=type_, device="meta", requires_grad=True)
             ids = torch.empty(size[:2], dtype=torch.int64, device="meta")
-            logits = torch.empty((*size[:2], config.vocab_size), dtype=type_, device="meta")
+            logits = torch.empty((*size[:2], config.get_text_config().vocab_size), dtype=type_, device="meta")
             stages.append(PipelineStage(
                 module, index, count, torch.device(device), input_args=hidden if index else ids,
                 output_args=hidden if index + 1 < count else logits, group=group))

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/median.h"
+#include "model/language_part.h"
 
 namespace headroom::bench {
 namespace {
@@ -175,25 +176,13 @@ namespace {
 constexpr std::array<std::string_view, 4> kLayerNames{"num_hidden_layers", "n_layer", "num_layers",
                                                       "n_layers"};
 
-}  // namespace
-
-std::optional<int64_t> layers_of(const Json& config) {
-  constexpr int64_t kMost = 1'000'000;
-  const JsonView view(config, "a configuration");
+// Of a language model's part alone.
+std::optional<Json> part_with_layers(const Json& part, int64_t layers) {
   for (const std::string_view name : kLayerNames) {
-    if (!view.has(name)) continue;
-    const auto layers = view.get_int(name, 1, kMost);
-    return layers ? std::optional(*layers) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::optional<Json> with_layers(const Json& config, int64_t layers) {
-  for (const std::string_view name : kLayerNames) {
-    if (config.find(name) == nullptr) continue;
-    Json fewer = config;
+    if (part.find(name) == nullptr) continue;
+    Json fewer = part;
     fewer.set(name, layers);
-    const Json* kinds = config.find("layer_types");
+    const Json* kinds = part.find("layer_types");
     if (kinds != nullptr && kinds->is_array()) {
       Json kept = Json::array();
       const auto count = std::min(kinds->size(), static_cast<size_t>(layers));
@@ -203,6 +192,31 @@ std::optional<Json> with_layers(const Json& config, int64_t layers) {
     return fewer;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> layers_of(const Json& config) {
+  constexpr int64_t kMost = 1'000'000;
+  const auto part = model::language_part(JsonView(config, "a configuration"));
+  if (!part) return std::nullopt;
+  for (const std::string_view name : kLayerNames) {
+    if (!part->has(name)) continue;
+    const auto layers = part->get_int(name, 1, kMost);
+    return layers ? std::optional(*layers) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<Json> with_layers(const Json& config, int64_t layers) {
+  const auto part = model::language_part(JsonView(config, "a configuration"));
+  if (!part) return std::nullopt;
+  auto fewer = part_with_layers(part->json(), layers);
+  const bool is_whole = &part->json() == &config;
+  if (!fewer || is_whole) return fewer;
+  Json whole = config;
+  whole.set(std::string(model::kLanguagePartKey), *std::move(fewer));
+  return whole;
 }
 
 NongemmModel decode_model(const model::ResolvedModel& model) {

@@ -211,5 +211,18 @@ TEST(MeasuredDecode, LayersAreCutWhereverTheirNumberStands) {
   EXPECT_FALSE(with_layers(Json::object(), 1));
 }
 
+TEST(MeasuredDecode, LayersOfAModelOfTextAndImagesAreItsLanguageModels) {
+  const Json config = Json::object()
+                          .set("model_type", "gemma3")
+                          .set("text_config", Json::object().set("num_hidden_layers", 34))
+                          .set("vision_config", Json::object().set("num_hidden_layers", 27));
+  EXPECT_EQ(layers_of(config), 34);
+  const auto fewer = with_layers(config, 2);
+  ASSERT_TRUE(fewer);
+  EXPECT_EQ(layers_of(*fewer), 2);
+  EXPECT_FALSE(fewer->find("num_hidden_layers"));
+  EXPECT_EQ(fewer->find("vision_config")->find("num_hidden_layers")->as_int(), 27);
+}
+
 }  // namespace
 }  // namespace headroom::bench

@@ -146,7 +146,7 @@ class Listener {
         record.reason = "its profile cannot be read: " + profile.error().to_string();
       }
     }
-    if (record.layers && !shorter_.contains(record.setting.id())) {
+    if (record.layers && record.status == NongemmStatus::measured) {
       shorter_.emplace(record.setting.id(), record.typical_trace.value_or(record.trace));
     }
     // Of two depths the second one is the last word.

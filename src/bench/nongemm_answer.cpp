@@ -48,8 +48,8 @@ Measured measured_of(const NongemmRecord& record) {
 }
 
 // Time cannot be negative: what noise made so is cut, and returned in `cut_ms`.
-GroupMilliseconds sum_with(const GroupMilliseconds& one, const GroupMilliseconds& other,
-                           double weight, double& cut_ms) {
+GroupMilliseconds groups_with(const GroupMilliseconds& one, const GroupMilliseconds& other,
+                              double weight, double& cut_ms) {
   GroupMilliseconds sums = one;
   for (const auto& [name, ms] : other) {
     const auto found = std::ranges::find(sums, name, &std::pair<std::string, double>::first);
@@ -66,6 +66,20 @@ GroupMilliseconds sum_with(const GroupMilliseconds& one, const GroupMilliseconds
   return sums;
 }
 
+Measured times_of(const Measured& one, double times) {
+  Measured many = one;
+  many.seconds *= times;
+  many.profiled_seconds *= times;
+  if (many.half) *many.half *= times;
+  if (many.joules) *many.joules *= times;
+  for (GroupMilliseconds* groups : {&many.profile.groups, &many.profile.paper_groups}) {
+    for (auto& [name, ms] : *groups) ms *= times;
+  }
+  many.profile.idle_ms *= times;
+  many.profile.wall_ms *= times;
+  return many;
+}
+
 // one + weight * other
 Measured sum_with(const Measured& one, const Measured& other, double weight, double& cut_ms) {
   Measured sum;
@@ -76,9 +90,9 @@ Measured sum_with(const Measured& one, const Measured& other, double weight, dou
   if (one.joules && other.joules) {
     sum.joules = std::max(0.0, *one.joules + weight * *other.joules);
   }
-  sum.profile.groups = sum_with(one.profile.groups, other.profile.groups, weight, cut_ms);
+  sum.profile.groups = groups_with(one.profile.groups, other.profile.groups, weight, cut_ms);
   sum.profile.paper_groups =
-      sum_with(one.profile.paper_groups, other.profile.paper_groups, weight, paper_cut_ms);
+      groups_with(one.profile.paper_groups, other.profile.paper_groups, weight, paper_cut_ms);
   sum.profile.idle_ms = std::max(0.0, one.profile.idle_ms + weight * other.profile.idle_ms);
   sum.profile.wall_ms = sum_of(sum.profile.groups) + sum.profile.idle_ms;
   return sum;
@@ -125,9 +139,9 @@ NongemmRecord not_composed(const NongemmRecord& record, std::string reason) {
   return refused;
 }
 
-// What the layers take that `more` has beyond the other depth, in its own run. Seconds are as many
-// to their milliseconds as to those of the whole run, without a profiler to with one. Two periods
-// say how sure they are; of one that is what is known of its run.
+// What the layers take that `more` has beyond the other depth, in its own run: of its seconds,
+// which no profiler saw, the share that they have of its profiled time. Two periods say how sure
+// that is; of one period it is as sure as its run.
 std::optional<Measured> layers_within(const NongemmRecord& more) {
   const std::optional<AddedLayers>& added = more.profile.added;
   if (!added || added->wall_ms <= 0 || more.profile.wall_ms <= added->wall_ms) return std::nullopt;
@@ -164,9 +178,7 @@ Composed sum_of_layers(const NongemmRecord& few, const NongemmRecord& more, doub
     if (!ends.half) ends.half = 0;
     composed.whole = sum_with(ends, *layers, times, composed.cut_ms);
   } else {
-    double none_ms = 0;
-    const Measured nothing{0, 0, 0, {}, 0};
-    const Measured enlarged = sum_with(nothing, ends, 1 + times, none_ms);
+    const Measured enlarged = times_of(ends, 1 + times);
     composed.whole = sum_with(enlarged, measured_of(few), -times, composed.cut_ms);
   }
   return composed;

@@ -30,21 +30,24 @@ void take_account(const ops::OpsAnswer& answer, bench::TimeAccount& account) {
   }
 }
 
-// What a run has beyond the one in `shorter`, where that can be told.
-Result<std::optional<bench::AddedLayers>> added_layers(const ops::RecordedRun& run,
-                                                       const std::string& shorter) {
-  HEADROOM_ASSIGN(const ops::OperatorRules rules, ops::OperatorRules::load(""));
-  HEADROOM_ASSIGN(const ops::RecordedRun less, ops::read_run(shorter, rules));
-  const auto part = ops::added_part(less, run);
-  if (!part) return std::optional<bench::AddedLayers>();
-  HEADROOM_ASSIGN(const ops::RecordedRun steps, ops::with_steps(run, part->spans_ns, rules));
+// What a run has beyond the one in `shorter`; nothing where that cannot be told, for any reason:
+// the difference of the two is there, too.
+std::optional<bench::AddedLayers> added_layers(const ops::RecordedRun& run,
+                                               const std::string& shorter) {
+  const auto rules = ops::OperatorRules::load("");
+  const auto less = rules ? ops::read_run(shorter, *rules) : rules.error();
+  if (!less) return {};
+  const auto part = ops::added_part(*less, run);
+  if (!part) return {};
+  const auto steps = ops::with_steps(run, part->spans_ns, *rules);
+  if (!steps) return {};
   bench::AddedLayers layers;
-  take_account(ops::answer(steps, rules), layers);
+  take_account(ops::answer(*steps, *rules), layers);
   if (part->spans_ns.size() == 2) {
     const auto length = [&](size_t i) { return part->spans_ns[i][1] - part->spans_ns[i][0]; };
     layers.apart_ms = std::abs(static_cast<double>(length(0) - length(1))) / 1e6;
   }
-  return std::optional(std::move(layers));
+  return layers;
 }
 
 }  // namespace
@@ -62,9 +65,7 @@ Result<bench::ProfiledRun> read_bench_profile(const std::string& file, const std
   HEADROOM_ASSIGN(const ops::AnsweredRun answered, ops::answer_run(question));
   bench::ProfiledRun run;
   take_account(answered.answer, run);
-  if (!shorter.empty()) {
-    HEADROOM_ASSIGN(run.added, added_layers(answered.run, shorter));
-  }
+  if (!shorter.empty()) run.added = added_layers(answered.run, shorter);
   return run;
 }
 

@@ -332,6 +332,20 @@ bool reads_last_token(const Scenario& scenario) {
   return family && (*family)->task == model::Task::causal_lm && padding && !*padding;
 }
 
+// Of parameters that a step leaves without a gradient.
+void add_idle_notes(Division division, FitAnswer& answer) {
+  if (division == Division::ddp) {
+    answer.notes.emplace_back(
+        "some parameters get no gradient: PyTorch's DDP ends with an error unless it is given "
+        "find_unused_parameters=True");
+  }
+  if (is_fsdp(division)) {
+    answer.notes.emplace_back(
+        "parameters that a step never reads are taken to be gathered with the outermost unit; "
+        "those wrapped by themselves never are");
+  }
+}
+
 // What is assumed, set in vain, or to be known of the figures.
 Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, const Prediction& p,
                        std::string_view measured_device, FitAnswer& answer) {
@@ -344,6 +358,7 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
         "transformers takes one sequence at a time");
   }
   if (!scenario.assumes.empty()) answer.notes.emplace_back(scenario.assumes);
+  if (scenario.leaves_parameters_idle) add_idle_notes(question.division, answer);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
   HEADROOM_TRY(add_tensor_notes(scenario, answer));
   add_division_notes(question, answer);

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "model/language_part.h"
+
 namespace headroom::model {
 
 namespace {
@@ -19,14 +21,20 @@ Result<int64_t> rows_before_the_first(const text::JsonView& config) {
   return padding.value_or(1) + 1;
 }
 
+// Gemma 3 counts positions with the factor that its rotary embedding is stretched by, and does not
+// say how many there were before; vLLM makes an exception of it as well.
+Result<bool> counts_stretched_positions(const text::JsonView& language) {
+  HEADROOM_ASSIGN(const auto type, language.optional_string("model_type"));
+  return type && type->starts_with("gemma3");
+}
+
 }  // namespace
 
 Result<std::optional<int64_t>> positions_of(const text::JsonView& config) {
   constexpr int64_t kMost = int64_t{1} << 30;
   HEADROOM_ASSIGN(const int64_t before, rows_before_the_first(config));
-  HEADROOM_ASSIGN(const auto inner, config.optional_object("text_config"));
-  for (const text::JsonView* part : {&config, inner ? &*inner : nullptr}) {
-    if (part == nullptr) continue;
+  HEADROOM_ASSIGN(const text::JsonView language, language_part(config));
+  for (const text::JsonView* part : {&config, &language}) {
     for (const char* key : {"n_positions", "max_position_embeddings", "n_ctx"}) {
       HEADROOM_ASSIGN(const auto positions, part->optional_int(key, 1, kMost));
       if (positions) return std::optional(std::max<int64_t>(*positions - before, 1));
@@ -39,8 +47,11 @@ Result<std::optional<int64_t>> served_positions_of(const text::JsonView& config)
   constexpr double kMostFactor = 1e6;
   HEADROOM_ASSIGN(auto positions, positions_of(config));
   if (!positions) return positions;
+  HEADROOM_ASSIGN(const text::JsonView language, language_part(config));
+  HEADROOM_ASSIGN(const bool is_stretched, counts_stretched_positions(language));
+  if (is_stretched) return positions;
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    HEADROOM_ASSIGN(const auto rope, config.optional_object(key));
+    HEADROOM_ASSIGN(const auto rope, language.optional_object(key));
     if (!rope) continue;
     HEADROOM_ASSIGN(const auto factor, rope->optional_double("factor", 0, kMostFactor));
     constexpr int64_t kMost = int64_t{1} << 53;

@@ -49,6 +49,13 @@ TEST(Positions, ServedAreThoseAfterScaling) {
   EXPECT_EQ(served_in(R"({"max_position_embeddings": 131072, "rope_scaling": {"factor": 8,
                           "original_max_position_embeddings": 8192}})"),
             131072);
+  EXPECT_EQ(served_in(R"({"text_config": {"max_position_embeddings": 4096,
+                                          "rope_scaling": {"factor": 4}}})"),
+            16384);
+  EXPECT_EQ(served_in(R"({"text_config": {"model_type": "gemma3_text",
+                                          "max_position_embeddings": 131072,
+                                          "rope_scaling": {"factor": 8}}})"),
+            131072);
   EXPECT_FALSE(served_in("{}"));
 }
 

@@ -1,5 +1,6 @@
 #include "model/traced_graph.h"
 
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -242,6 +243,10 @@ class Reader {
 
   TracedGraph finish() {
     Graph& graph = result_.graph;
+    std::set<ValueId> read;
+    for (const Operation& operation : graph.operations) {
+      read.insert(operation.inputs.begin(), operation.inputs.end());
+    }
     for (Parameter& parameter : graph.parameters) {
       // A matrix that is an embedding, too, is counted as one.
       const bool is_head = parts_.loss != kNoOperation && parameter.value == head_ &&
@@ -250,8 +255,10 @@ class Reader {
       if (is_head) parameter.role = ParameterRole::lm_head;
       if (parameter.role == ParameterRole::other) {
         parameter.role = parameter.name.ends_with("bias") ? ParameterRole::bias
-                         : parameter.shape.size() >= 2    ? ParameterRole::linear
-                                                          : ParameterRole::other;
+                         // What nothing reads may be a table as well.
+                         : parameter.shape.size() >= 2 && read.contains(parameter.value)
+                             ? ParameterRole::linear
+                             : ParameterRole::other;
       }
     }
     if (parts_.loss == kNoOperation) parts_.lm_head = kNoOperation;

@@ -19,7 +19,7 @@ constexpr size_t kMostOperators = 100'000;
 // Comparisons of a part with what stands before it.
 constexpr size_t kMostCompared = 100'000'000;
 
-// What one engine calls by numbers of its own is of one kind.
+// ONNX Runtime's nodes of one kind have numbers of their own.
 std::string kind_of(std::string_view name) {
   std::string kind;
   for (const char c : name) {
@@ -105,6 +105,7 @@ size_t chosen_place(const std::vector<uint32_t>& more, const Places& places, siz
 }  // namespace
 
 std::optional<AddedPart> added_part(const RecordedRun& less, const RecordedRun& more) {
+  if (less.links.has_device || more.links.has_device) return {};
   const std::vector<uint32_t> events = outermost_operators(more);
   const std::vector<uint32_t> fewer = outermost_operators(less);
   if (events.size() > kMostOperators || fewer.size() >= events.size()) return {};

@@ -8,6 +8,9 @@
 // begin at several places, which is a layer turned round and takes as long. Where the same kinds
 // stand right before it, that is the period before, and both count.
 //
+// Where a device does the work there is none: when its host launched a layer says nothing of how long
+// it took. Of three periods alike two count.
+//
 // Linear in the operators but for the last, which is tried at each of the places. Pure.
 #pragma once
 
@@ -26,7 +29,7 @@ struct AddedPart {
   std::vector<std::array<int64_t, 2>> spans_ns;
 };
 
-// Nothing where the runs do not differ so, or have too many operators to be compared.
+// Nothing where the runs do not differ so, have too many operators to be compared, or a device.
 [[nodiscard]] std::optional<AddedPart> added_part(const RecordedRun& less, const RecordedRun& more);
 
 // The run with these spans as its steps, in place of those that it has. An Error as run_of's.

@@ -56,6 +56,25 @@ TEST(AddedPart, IsNotThereWhereTheRunsDifferOtherwise) {
   EXPECT_FALSE(added_part(run, run_of_names({"a"})));
 }
 
+TEST(AddedPart, MayEndTheRun) {
+  const auto part = added_part(run_of_names({"embed", "norm", "mm"}),
+                               run_of_names({"embed", "norm", "mm", "norm", "mm"}));
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->spans_ns, (Spans{{3'000, 9'000}, {9'000, 15'000}}));
+}
+
+TEST(AddedPart, IsNotThereWhereADeviceDoesTheWork) {
+  const auto run_with = [](int64_t layers) {
+    TinyTrace tiny;
+    tiny.step(0, 0, 100);
+    for (int64_t i = 0; i < layers; ++i) {
+      tiny.launched("aten::mm", 10 * i, 10 * i + 5, "gemm", 10 * i + 6, 10 * i + 9);
+    }
+    return run_of(tiny.build(), rules()).value();
+  };
+  EXPECT_FALSE(added_part(run_with(2), run_with(3)));
+}
+
 TEST(AddedPart, ItsSpansAreStepsOfTheirOwn) {
   const RecordedRun more =
       run_of_names({"embed", "aten::mm", "aten::gelu", "aten::mm", "aten::gelu", "head"});

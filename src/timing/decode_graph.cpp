@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "model/language_part.h"
 #include "model/load.h"
 #include "model/positions.h"
 #include "step/inference.h"
@@ -113,8 +114,9 @@ Result<void> refuse_beyond_positions(const text::JsonView& config, const DecodeO
 }
 
 Result<void> refuse_beyond_window(const text::JsonView& config, const DecodeOptions& options) {
-  HEADROOM_ASSIGN(const auto window, config.optional_int("sliding_window", 0, int64_t{1} << 53));
-  HEADROOM_ASSIGN(const auto is_used, config.optional_bool("use_sliding_window"));
+  HEADROOM_ASSIGN(const text::JsonView language, model::language_part(config));
+  HEADROOM_ASSIGN(const auto window, language.optional_int("sliding_window", 0, int64_t{1} << 53));
+  HEADROOM_ASSIGN(const auto is_used, language.optional_bool("use_sliding_window"));
   if (window && is_used.value_or(true) && *window < options.context) {
     return Error{ErrorCode::unavailable,
                  "contexts beyond the sliding window of " + std::to_string(*window) +

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "model/hidden_size.h"
+#include "model/language_part.h"
 #include "step/inference.h"
 
 namespace headroom::timing {
@@ -29,8 +30,8 @@ Result<std::optional<int64_t>> size_of(const text::JsonView& config, const char*
 }
 
 // Nothing where the model has no latent attention.
-Result<std::optional<LatentSizes>> latent_of(const text::JsonView& config) {
-  HEADROOM_ASSIGN(const auto rank, size_of(config, "kv_lora_rank"));
+Result<std::optional<LatentSizes>> latent_of(const text::JsonView& language) {
+  HEADROOM_ASSIGN(const auto rank, size_of(language, "kv_lora_rank"));
   if (!rank || *rank == 0) return std::optional<LatentSizes>();
   LatentSizes latent;
   latent.rank = *rank;
@@ -38,7 +39,7 @@ Result<std::optional<LatentSizes>> latent_of(const text::JsonView& config) {
                                    std::pair{"qk_rope_head_dim", &LatentSizes::rope},
                                    std::pair{"qk_nope_head_dim", &LatentSizes::nope},
                                    std::pair{"v_head_dim", &LatentSizes::value}}) {
-    HEADROOM_ASSIGN(const auto value, size_of(config, key));
+    HEADROOM_ASSIGN(const auto value, size_of(language, key));
     if (value) latent.*field = std::max<int64_t>(1, *value);
   }
   return std::optional(latent);
@@ -235,7 +236,8 @@ Result<DecodeSizes> sizes_of(const model::Graph& graph, const text::JsonView& co
                     .variant = options.variant};
   HEADROOM_ASSIGN(const auto hidden, model::hidden_size_of(config));
   sizes.hidden = hidden.value_or(0);
-  HEADROOM_ASSIGN(sizes.latent, latent_of(config));
+  HEADROOM_ASSIGN(const text::JsonView language, model::language_part(config));
+  HEADROOM_ASSIGN(sizes.latent, latent_of(language));
   if (sizes.latent) {
     sizes.kv_heads = 1;
     sizes.head_dim = sizes.latent->cached();

@@ -186,5 +186,16 @@ TEST(DecodeStep, EagerModeOfThemIsRefused) {
   EXPECT_FALSE(decode_work(chosen.view(), {.context = 100}, 1));
 }
 
+// Of a model of text and images as of one of text alone.
+TEST(DecodeStep, ContextsBeyondTheWindowAreRefused) {
+  for (const char* name : {"google/gemma-3-1b-it", "google/gemma-3-4b-it"}) {
+    const auto model = *model::resolve_model(name);
+    EXPECT_TRUE(decode_work(model.view(), {.context = 512}, 1)) << name;
+    const auto beyond = decode_work(model.view(), {.context = 4096}, 1);
+    ASSERT_FALSE(beyond) << name;
+    EXPECT_NE(beyond.error().to_string().find("sliding window"), std::string::npos) << name;
+  }
+}
+
 }  // namespace
 }  // namespace headroom::timing

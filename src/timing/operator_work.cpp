@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/language_part.h"
+
 namespace headroom::timing {
 
 namespace {
@@ -144,9 +146,10 @@ std::span<const step::OperatorCall> last_step(const step::StepTrace& trace) {
 }
 
 Result<void> read_heads(const text::JsonView& config, StepShape& shape) {
+  HEADROOM_ASSIGN(const text::JsonView language, model::language_part(config));
   HEADROOM_ASSIGN(shape.heads,
-                  heads_of(config, {"num_attention_heads", "n_head", "n_heads", "num_heads"}));
-  HEADROOM_ASSIGN(shape.kv_heads, heads_of(config, {"num_key_value_heads"}));
+                  heads_of(language, {"num_attention_heads", "n_head", "n_heads", "num_heads"}));
+  HEADROOM_ASSIGN(shape.kv_heads, heads_of(language, {"num_key_value_heads"}));
   if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
   return {};
 }

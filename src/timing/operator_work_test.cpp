@@ -61,6 +61,22 @@ TEST(OperatorWork, HeadsOfKeysAreAsManyWhereNobodySays) {
 }
 
 // A decoder that is longer than its encoder: each of its tokens sees all that was encoded.
+// 64 wide each, where a single head would be 1024.
+TEST(OperatorWork, HeadsAreThoseOfTheLanguageModelBesideATower) {
+  const auto config = text::parse_json(
+      R"({"text_config": {"num_attention_heads": 16, "num_key_value_heads": 4},
+          "vision_config": {"num_attention_heads": 12}})",
+      "config.json");
+  StepShape shape{.tokens = 2048, .sequence = 512};
+  ASSERT_TRUE(read_heads(text::JsonView(*config, "config.json"), shape));
+  OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 512 * 512 / 2, 6e6, 2.0 * 2048 * 1024,
+                    2};
+  const auto attention = std::get<AttentionShape>(call_of(work, shape).shape);
+  EXPECT_EQ(attention.heads, 16);
+  EXPECT_EQ(attention.kv_heads, 4);
+  EXPECT_EQ(attention.head_dim, 64);
+}
+
 TEST(OperatorWork, CrossAttentionMayHaveMoreQueriesThanKeys) {
   constexpr double kRows = 2.0 * 4 * 16 * 64;
   OperatorWork work{OpGroup::attention, 4.0 * 4 * 16 * 64 * 512 * 128, kRows * (512 + 2 * 128),

@@ -137,7 +137,7 @@ def _decoders():
             "layer_types": ["sliding_attention", "full_attention"], **_TOKENS}),
         _family("ernie4_5", "ernie4_5", {**_WIDE_HEAD, "use_bias": True, **_TOKENS}),
         _family("exaone4", "exaone4", {
-            **_GROUPED, "sliding_window": 10,
+            **_GROUPED, "sliding_window": 10, "sliding_window_pattern": "LG",
             "layer_types": ["sliding_attention", "full_attention"], **_TOKENS}),
         _family("helium", "helium", {**_GROUPED, "head_dim": 8, **_TOKENS}),
         _family("hunyuan_v1_dense", "hunyuan_v1_dense", {**_WIDE_HEAD, **_TOKENS}),

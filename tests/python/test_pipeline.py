@@ -39,6 +39,8 @@ CASES = {
     "qwen3": {"schedule": "zero-bubble", "family": "qwen3"},
     "mixtral": {"schedule": "1f1b", "family": "mixtral"},
     "tied": {"schedule": "zero-bubble", "family": "llama_tied"},
+    "mistral3": {"schedule": "1f1b", "family": "mistral3"},
+    "qwen3_vl": {"schedule": "1f1b", "family": "qwen3_vl"},
     "phi3": {"schedule": "gpipe", "family": "phi3"},
     "lora": {"schedule": "1f1b", "lora_rank": 4},
     "lora-3": {"schedule": "1f1b", "stages": 3, "accumulation": 5, "lora_rank": 4},
@@ -62,7 +64,9 @@ def settings_of(case, stage):
 def written(case, tmp_path):
     family = step_dump.CONFIGS / f"{case.get('family', 'llama')}.json"
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({**json.loads(family.read_text(encoding="utf-8")), **LAYERS}), encoding="utf-8")
+    config = json.loads(family.read_text(encoding="utf-8"))
+    config.get("text_config", config).update(LAYERS)
+    path.write_text(json.dumps(config), encoding="utf-8")
     return path
 
 
@@ -80,7 +84,8 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, stage, tmp_path):
     case = CASES[name]
     path = written(case, tmp_path)
     settings = settings_of(case, stage)
-    oracle = memory_oracle.run_oracle(memory_oracle.read_config(path), memory_oracle.Options(**settings))
+    config = memory_oracle.read_config(path)
+    oracle = memory_oracle.run_oracle(config, memory_oracle.Options(**settings, head=memory_oracle.head_of(config)))
     ours = step_dump.run(path, **{**settings, "keep_outputs": int(settings["keep_outputs"])})
     for step in (1, 2):
         expected = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),

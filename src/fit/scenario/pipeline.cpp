@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fit/scenario/errors.h"
+#include "model/language_part.h"
 #include "step/model_parts.h"
 
 namespace headroom::fit {
@@ -124,8 +125,8 @@ void set_pipeline(Scenario& s) {
 
 Result<void> set_parts(Scenario& s) {
   const FitQuestion& q = s.question;
-  HEADROOM_ASSIGN(const auto layers,
-                  s.model->view().optional_int("num_hidden_layers", 1, kMostLayers));
+  HEADROOM_ASSIGN(const text::JsonView language, model::language_part(s.model->view()));
+  HEADROOM_ASSIGN(const auto layers, language.optional_int("num_hidden_layers", 1, kMostLayers));
   if (!layers) {
     return unsupported("method", "a pipeline of this architecture",
                        "llama, mistral, mixtral, qwen2, qwen3, gemma, phi3 and others are");

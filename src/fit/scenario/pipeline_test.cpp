@@ -57,6 +57,17 @@ TEST(PipelineScenario, TheAnswerIsAboutTheFullestStageAndTheWholeModel) {
   EXPECT_EQ(layers, 16);
 }
 
+TEST(PipelineScenario, AModelOfTextAndImagesIsCutWhereItsLanguageModelsLayersAre) {
+  FitQuestion question = question_of("full");
+  question.model = "google/gemma-3-4b-it";
+  const FitAnswer one = answer_of(question);
+  ASSERT_TRUE(question.set("method", "pp:2"));
+  const FitAnswer staged = answer_of(question);
+  ASSERT_EQ(staged.stages.size(), 2U);
+  EXPECT_EQ(staged.stages[0].layers + staged.stages[1].layers, 34);
+  EXPECT_EQ(staged.parameter_count, one.parameter_count);
+}
+
 TEST(PipelineScenario, SchedulesHoldAsManyMicroBatchesAsTheyShould) {
   const auto in_flight = [](const std::string& schedule) {
     std::vector<double> held;

@@ -213,6 +213,7 @@ Result<void> set_task(Scenario& s) {
                     model::find_family(s.model->view(), {s.question.assume}));
     s.task = family->task;
     s.assumes = family->assumes;
+    s.leaves_parameters_idle = family->leaves_parameters_idle;
     HEADROOM_TRY(classify_sequences(s, *family));
   } else if (s.question.classifies) {
     return Error{ErrorCode::usage, "a function of your own says itself what is trained", "--task",

@@ -18,6 +18,10 @@ bool ConfigReader::flag(const char* name, bool otherwise) {
   return take(json_.optional_bool(name), std::optional<bool>()).value_or(otherwise);
 }
 
+bool ConfigReader::is_null(const char* name) const {
+  return json_.json().find(name) != nullptr && !json_.has(name);
+}
+
 double ConfigReader::number(const char* name, double otherwise, double min, double max) {
   return take(json_.optional_double(name, min, max), std::optional<double>()).value_or(otherwise);
 }

@@ -34,6 +34,9 @@ class ConfigReader {
   // A number of things, or one that means none.
   int64_t count(const char* name, int64_t otherwise, int64_t min, int64_t max);
   bool flag(const char* name, bool otherwise);
+  // There, and null: transformers then takes what follows from other keys, and a family's own value
+  // only where the key is missing.
+  [[nodiscard]] bool is_null(const char* name) const;
   double number(const char* name, double otherwise, double min, double max);
   // The probability of a dropout, 0 outside of training.
   double dropout(const char* name, double otherwise, const BuildOptions& options);

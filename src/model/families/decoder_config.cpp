@@ -1,5 +1,6 @@
 #include "model/families/decoder_config.h"
 
+#include <algorithm>
 #include <string>
 
 namespace headroom::model {
@@ -22,11 +23,6 @@ double partial_rotary_factor(ConfigReader& in, const text::JsonView& json,
 
 }  // namespace
 
-Result<text::JsonView> text_part(const text::JsonView& json) {
-  HEADROOM_ASSIGN(const auto text, json.optional_object("text_config"));
-  return text ? *text : json;
-}
-
 SelfAttentionShape attention_shape(const DecoderSpec& spec) {
   SelfAttentionShape shape;
   shape.hidden = spec.hidden;
@@ -48,9 +44,12 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
   spec.intermediate = in.size({"intermediate_size"}, defaults.intermediate);
   spec.layers = in.size({"num_hidden_layers"}, {}, kLayersMax);
   spec.heads = in.size({"num_attention_heads"}, defaults.heads, kHeadsMax);
-  spec.kv_heads =
-      in.size({"num_key_value_heads"}, defaults.kv_heads.value_or(spec.heads), kHeadsMax);
-  spec.head_dim = in.size({"head_dim"}, defaults.head_dim.value_or(spec.hidden / spec.heads));
+  const int64_t kv_heads =
+      in.is_null("num_key_value_heads") ? spec.heads : defaults.kv_heads.value_or(spec.heads);
+  const int64_t head_dim = spec.hidden / spec.heads;
+  spec.kv_heads = in.size({"num_key_value_heads"}, kv_heads, kHeadsMax);
+  spec.head_dim = in.size({"head_dim"},
+                          in.is_null("head_dim") ? head_dim : defaults.head_dim.value_or(head_dim));
   in.require(spec.heads % spec.kv_heads == 0, "num_key_value_heads",
              "does not divide num_attention_heads");
   in.require(spec.head_dim > 0, "num_attention_heads", "more than hidden_size");
@@ -87,6 +86,12 @@ void read_layer_masks(ConfigReader& in, const text::JsonView& json, DecoderSpec&
   for (int64_t i = 0; i < spec.layers; ++i) {
     spec.mask_of_layer.push_back(slides(i) ? LayerMask::sliding : LayerMask::full);
   }
+}
+
+void add_mask_of_windows(DecoderSpec& spec) {
+  const auto& masks = spec.mask_of_layer;
+  if (std::ranges::find(masks, LayerMask::sliding) == masks.end()) return;
+  spec.masks.push_back(LayerMask::sliding);
 }
 
 void read_sliding_window(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,

@@ -29,10 +29,6 @@ struct DecoderDefaults {
   std::optional<int64_t> intermediate = {};  // none: it must be there
 };
 
-// The language model's part of a config for text and images, or the config itself where its keys
-// lie there.
-[[nodiscard]] Result<text::JsonView> text_part(const text::JsonView& json);
-
 // The keys of a DecoderSpec's attention, for families that are made of SelfAttention.
 [[nodiscard]] SelfAttentionShape attention_shape(const DecoderSpec& spec);
 
@@ -44,6 +40,9 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
 // there. `masks` and the window are the family's.
 void read_layer_masks(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
                       const std::function<bool(int64_t layer)>& slides);
+
+// The layers' windows, of a family whose model makes their mask only where one has a window.
+void add_mask_of_windows(DecoderSpec& spec);
 
 // "sliding_window" for all layers: they see that far where it is a number, everything where it is
 // null; `otherwise` stands for a config without the key.

@@ -85,7 +85,9 @@ constexpr std::string_view kDeltaRuleInTorch =
     "backward, and are not modelled";
 constexpr std::string_view kTextAlone =
     "trained on text alone: what reads images is in memory and is not run, and what images take is "
-    "not modelled; where weights are shared out it is taken to be gathered with the outermost unit";
+    "not modelled";
+constexpr std::string_view kTextModel =
+    "the language model alone, as AutoModelForCausalLM makes it: what reads images is not there";
 constexpr std::string_view kSparsityIsAMask =
     "sparse attention is taken to be a mask over all keys, as transformers runs it with eager and "
     "SDPA attention; kernels that read chosen keys alone are not modelled";
@@ -133,7 +135,7 @@ std::span<const Family> families() {
       {"falcon", build_falcon},
       {"gemma", build_gemma},
       {"gemma2", build_gemma2},
-      {"gemma3", build_gemma3_with_images, Task::causal_lm, kTextAlone},
+      {"gemma3", build_gemma3_with_images, Task::causal_lm, kTextAlone, true},
       {"gemma3_text", build_gemma3},
       {"glm", build_glm},
       {"glm4", build_glm4},
@@ -152,13 +154,13 @@ std::span<const Family> families() {
       {"hunyuan_v1_dense", build_hunyuan_v1_dense},
       {"kimi_k2", build_deepseek_v3},  // the same architecture under its own name
       {"llama", build_llama},
-      {"llama4", build_llama4},
+      {"llama4", build_llama4, Task::causal_lm, kTextModel},
       {"llama4_text", build_llama4},
       {"minimax", build_minimax},
       {"minimax_m2", build_minimax_m2},
       {"ministral3", build_ministral3},
       {"mistral", build_mistral},
-      {"mistral3", build_mistral3, Task::causal_lm, kTextAlone},
+      {"mistral3", build_mistral3, Task::causal_lm, kTextAlone, true},
       {"mixtral", build_mixtral},
       {"modernbert", build_modernbert, Task::masked_lm},
       {"mpnet", build_mpnet, Task::masked_lm},
@@ -171,9 +173,9 @@ std::span<const Family> families() {
       {"phi3", build_phi3},
       {"phimoe", build_phimoe},
       {"qwen2", build_qwen2},
-      {"qwen2_5_vl", build_qwen2_5_vl, Task::causal_lm, kTextAlone},
+      {"qwen2_5_vl", build_qwen2_5_vl, Task::causal_lm, kTextAlone, true},
       {"qwen2_moe", build_qwen2_moe},
-      {"qwen2_vl", build_qwen2_vl, Task::causal_lm, kTextAlone},
+      {"qwen2_vl", build_qwen2_vl, Task::causal_lm, kTextAlone, true},
       {"qwen3", build_qwen3},
       {"qwen3_5", build_qwen3_5, Task::causal_lm, kDeltaRuleInTorch},
       {"qwen3_5_moe", build_qwen3_5_moe, Task::causal_lm, kDeltaRuleInTorch},
@@ -181,7 +183,7 @@ std::span<const Family> families() {
       {"qwen3_5_text", build_qwen3_5, Task::causal_lm, kDeltaRuleInTorch},
       {"qwen3_moe", build_qwen3_moe},
       {"qwen3_next", build_qwen3_next, Task::causal_lm, kDeltaRuleInTorch},
-      {"qwen3_vl", build_qwen3_vl, Task::causal_lm, kTextAlone},
+      {"qwen3_vl", build_qwen3_vl, Task::causal_lm, kTextAlone, true},
       {"roberta", build_roberta, Task::masked_lm},
       {"seed_oss", build_seed_oss},
       {"smollm3", build_smollm3},

@@ -32,6 +32,7 @@ struct Family {
   Task task = Task::causal_lm;
   // What figures of it take for granted about how it is run, for people; empty: nothing special.
   std::string_view assumes = {};
+  bool leaves_parameters_idle = false;  // a step gives some no gradient, and never reads them
 };
 
 // Whether transformers has a ...ForSequenceClassification of the architecture that is modelled.

@@ -6,6 +6,7 @@
 
 #include "model/families/decoder_config.h"
 #include "model/families/vision_tower.h"
+#include "model/language_part.h"
 
 namespace headroom::model {
 
@@ -74,6 +75,8 @@ DecoderSpec read_gemma3(ConfigReader& in, const text::JsonView& json, const Buil
   read_alternation(in, json, spec, in.size({"sliding_window_pattern"}, 6));
   spec.head_norms = HeadNorms::after_transpose;
   spec.tables_by_mask = true;
+  in.require(!in.flag("use_bidirectional_attention", false), "use_bidirectional_attention",
+             "attention to what comes later is not modelled");
   // The scores' bound is read by no code of Gemma 3.
   spec.softcap_logits = has_softcap(in, json, "final_logit_softcapping", false);
   return spec;
@@ -89,12 +92,13 @@ Result<Graph> build_gemma3(const text::JsonView& json, const BuildOptions& optio
 }
 
 Result<Graph> build_gemma3_with_images(const text::JsonView& json, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  HEADROOM_ASSIGN(const text::JsonView text, language_part(json));
   ConfigReader whole(json);
   ConfigReader in(text);
   // Checkpoints say of the language model what differs from these alone.
   DecoderSpec spec = read_gemma3(in, text, options, 262208);
   spec.tied = whole.flag("tie_word_embeddings", true);
+  spec.softcap_logits = false;  // its own forward function knows of no bound
   spec.model_name = "model.language_model";
   // Only of the kinds that there are.
   spec.masks_come_first = true;

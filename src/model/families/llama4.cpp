@@ -8,6 +8,7 @@
 #include "model/families/decoder_config.h"
 #include "model/families/moe.h"
 #include "model/families/moe_config.h"
+#include "model/language_part.h"
 
 namespace headroom::model {
 
@@ -136,7 +137,7 @@ Graph build(const Llama4Config& c, const BuildOptions& options) {
 }  // namespace
 
 Result<Graph> build_llama4(const text::JsonView& given, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView json, text_part(given));
+  HEADROOM_ASSIGN(const text::JsonView json, language_part(given));
   ConfigReader reader(json);
   HEADROOM_ASSIGN(const Llama4Config c, read_config(json, options, reader));
   if (reader.error()) return *reader.error();

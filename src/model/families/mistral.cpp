@@ -8,6 +8,7 @@
 #include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 #include "model/families/vision_tower.h"
+#include "model/language_part.h"
 
 namespace headroom::model {
 
@@ -47,7 +48,7 @@ Result<Graph> build_ministral3(const text::JsonView& json, const BuildOptions& o
 }
 
 Result<Graph> build_mistral3(const text::JsonView& json, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  HEADROOM_ASSIGN(const text::JsonView text, language_part(json));
   HEADROOM_ASSIGN(const auto kind, text.optional_string("model_type"));
   ConfigReader whole(json);
   ConfigReader in(text);
@@ -56,7 +57,8 @@ Result<Graph> build_mistral3(const text::JsonView& json, const BuildOptions& opt
                 "a language model of type '" + name + "': mistral and ministral3 are modelled");
   DecoderSpec spec =
       name == "ministral3" ? read_ministral3(in, text, options) : read_mistral(in, text, options);
-  spec.tied = whole.flag("tie_word_embeddings", true);
+  // transformers' default is that they are, and its checkpoints hold two: those stay apart.
+  spec.tied = whole.flag("tie_word_embeddings", spec.tied);
   spec.model_name = "model.language_model";
   if (in.error()) return *in.error();
   if (whole.error()) return *whole.error();

@@ -12,10 +12,13 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   decoder.tied = reader.flag("tie_word_embeddings", false);
   attention.hidden = decoder.hidden;
   attention.heads = reader.size({"num_attention_heads"}, {}, kHeadsMax);
-  attention.kv_heads =
-      reader.size({"num_key_value_heads"}, default_kv_heads.value_or(attention.heads), kHeadsMax);
-  attention.head_dim = reader.size({"head_dim"}, default_head_dim.value_or(std::max<int64_t>(
-                                                     1, decoder.hidden / attention.heads)));
+  const int64_t kv_heads = reader.is_null("num_key_value_heads")
+                               ? attention.heads
+                               : default_kv_heads.value_or(attention.heads);
+  const int64_t head_dim = std::max<int64_t>(1, decoder.hidden / attention.heads);
+  attention.kv_heads = reader.size({"num_key_value_heads"}, kv_heads, kHeadsMax);
+  attention.head_dim = reader.size(
+      {"head_dim"}, reader.is_null("head_dim") ? head_dim : default_head_dim.value_or(head_dim));
   attention.rotary_dims = attention.head_dim;
   attention.dropout = reader.dropout("attention_dropout", 0, options);
   decoder.rotary_dims = attention.head_dim;

@@ -9,6 +9,7 @@
 #include "model/blocks/attention.h"
 #include "model/families/decoder_config.h"
 #include "model/families/vision_tower.h"
+#include "model/language_part.h"
 
 namespace headroom::model {
 
@@ -16,28 +17,28 @@ namespace {
 
 constexpr int64_t kWindow = 4096;
 constexpr int64_t kFullLayers = 28;
+constexpr int64_t kFullLayersWithImages = 80;
 
-void read_windows(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec) {
+void read_windows(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
+                  int64_t full_layers = kFullLayers) {
   spec.sliding_window = in.size({"sliding_window"}, kWindow, kWindowMax);
   // A config may say null: no window.
   const bool sliding =
       in.flag("use_sliding_window", false) &&
       (json.json().find("sliding_window") == nullptr || json.has("sliding_window"));
   // 0 means all layers.
-  const int64_t first = static_cast<int64_t>(in.number("max_window_layers", kFullLayers, 0, 1e6));
+  const int64_t first = static_cast<int64_t>(
+      in.number("max_window_layers", static_cast<double>(full_layers), 0, 1e6));
   read_layer_masks(in, json, spec, [&](int64_t layer) { return sliding && layer >= first; });
-  const auto& masks = spec.mask_of_layer;
-  if (std::ranges::find(masks, LayerMask::sliding) != masks.end()) {
-    spec.masks.push_back(LayerMask::sliding);
-  }
+  add_mask_of_windows(spec);
 }
 
-// A model of text and images, trained on text alone.
+// A model of text and images, trained on text alone; `tied_otherwise`: where the config as a whole
+// does not say.
 Result<Graph> with_images(const text::JsonView& json, const BuildOptions& options,
-                          const Result<VisionTower>& tower, DecoderSpec spec) {
+                          const Result<VisionTower>& tower, DecoderSpec spec, bool tied_otherwise) {
   ConfigReader whole(json);
-  // Configs of before transformers 5 say it of the language model.
-  spec.tied |= whole.flag("tie_word_embeddings", false);
+  spec.tied = whole.flag("tie_word_embeddings", tied_otherwise);
   spec.model_name = "model.language_model";
   if (whole.error()) return *whole.error();
   if (!tower) return tower.error();
@@ -46,14 +47,14 @@ Result<Graph> with_images(const text::JsonView& json, const BuildOptions& option
 }
 
 Result<DecoderSpec> read_qwen2_text(const text::JsonView& json, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  HEADROOM_ASSIGN(const text::JsonView text, language_part(json));
   ConfigReader in(text);
   DecoderSpec spec = read_decoder(in, text, options, {.kv_heads = 8});
   spec.qkv_bias = true;
   spec.head_cut = HeadCut::last;
   spec.tables = RotaryTables::by_section;
   spec.text_has_positions = false;
-  read_windows(in, text, spec);
+  read_windows(in, text, spec, kFullLayersWithImages);
   if (in.error()) return *in.error();
   return spec;
 }
@@ -62,16 +63,17 @@ Result<DecoderSpec> read_qwen2_text(const text::JsonView& json, const BuildOptio
 
 Result<Graph> build_qwen2_vl(const text::JsonView& json, const BuildOptions& options) {
   HEADROOM_ASSIGN(const DecoderSpec spec, read_qwen2_text(json, options));
-  return with_images(json, options, qwen2_tower(json), spec);
+  // Before transformers 5 the language model's part said it.
+  return with_images(json, options, qwen2_tower(json), spec, spec.tied);
 }
 
 Result<Graph> build_qwen2_5_vl(const text::JsonView& json, const BuildOptions& options) {
   HEADROOM_ASSIGN(const DecoderSpec spec, read_qwen2_text(json, options));
-  return with_images(json, options, qwen2_5_tower(json), spec);
+  return with_images(json, options, qwen2_5_tower(json), spec, spec.tied);
 }
 
 Result<Graph> build_qwen3_vl(const text::JsonView& json, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView text, text_part(json));
+  HEADROOM_ASSIGN(const text::JsonView text, language_part(json));
   ConfigReader in(text);
   DecoderSpec spec = read_decoder(in, text, options, {.kv_heads = 32, .head_dim = 128});
   spec.qkv_bias = in.flag("attention_bias", false);
@@ -79,7 +81,7 @@ Result<Graph> build_qwen3_vl(const text::JsonView& json, const BuildOptions& opt
   spec.head_norms = HeadNorms::before_transpose;
   spec.tables = RotaryTables::by_axis;
   if (in.error()) return *in.error();
-  return with_images(json, options, qwen3_tower(json), spec);
+  return with_images(json, options, qwen3_tower(json), spec, false);
 }
 
 Result<Graph> build_qwen2(const text::JsonView& json, const BuildOptions& options) {

@@ -12,6 +12,7 @@
 #include "model/blocks/gated_delta_net.h"
 #include "model/families/decoder_config.h"
 #include "model/families/moe_config.h"
+#include "model/language_part.h"
 
 namespace headroom::model {
 
@@ -152,7 +153,7 @@ Result<Graph> build_qwen3_next(const text::JsonView& json, const BuildOptions& o
 }
 
 Result<Graph> build_qwen3_5(const text::JsonView& given, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView json, text_part(given));
+  HEADROOM_ASSIGN(const text::JsonView json, language_part(given));
   ConfigReader in(json);
   Hybrid h = read_hybrid(in, json, options, 4);
   h.decoder.tables = RotaryTables::by_axis;
@@ -166,7 +167,7 @@ Result<Graph> build_qwen3_5(const text::JsonView& given, const BuildOptions& opt
 }
 
 Result<Graph> build_qwen3_5_moe(const text::JsonView& given, const BuildOptions& options) {
-  HEADROOM_ASSIGN(const text::JsonView json, text_part(given));
+  HEADROOM_ASSIGN(const text::JsonView json, language_part(given));
   ConfigReader in(json);
   Hybrid h = read_hybrid(in, json, options, 2, kNoDenseLayer);
   h.decoder.tables = RotaryTables::by_axis;

@@ -1,7 +1,6 @@
 // SmolLM3 (transformers' SmolLM3ForCausalLM): Llama with every fourth layer left unrotated.
 #include "model/families/smollm3.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "model/families/decoder_config.h"
@@ -25,7 +24,7 @@ std::vector<bool> rotated_layers(ConfigReader& in, const text::JsonView& json, i
     in.require(value.has_value(), "no_rope_layers", "expected 0 or 1");
     rotated.push_back(value && *value != 0);
   }
-  in.require(static_cast<int64_t>(rotated.size()) == layers, "no_rope_layers",
+  in.require(static_cast<int64_t>(rotated.size()) >= layers, "no_rope_layers",
              "expected an entry a layer");
   rotated.resize(static_cast<size_t>(layers));
   return rotated;
@@ -45,9 +44,7 @@ Result<Graph> build_smollm3(const text::JsonView& json, const BuildOptions& opti
   read_layer_masks(in, json, spec, [&](int64_t layer) {
     return has_window && !spec.rotates_layer[static_cast<size_t>(layer)];
   });
-  if (std::ranges::find(spec.mask_of_layer, LayerMask::sliding) != spec.mask_of_layer.end()) {
-    spec.masks.push_back(LayerMask::sliding);
-  }
+  add_mask_of_windows(spec);
   if (in.error()) return *in.error();
   return build_causal_decoder(spec, options);
 }

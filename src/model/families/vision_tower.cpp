@@ -14,11 +14,11 @@ namespace {
 constexpr int64_t kSideMax = int64_t{1} << 14;  // of an image, in pixels or patches
 constexpr int64_t kPatchMax = 256;
 
-// Positions are parameters like any other: `embedding` is the language model's.
-
-// What the towers have in common.
+// What the towers have in common. Their tables of positions are parameters like any other: the
+// role `embedding` is the language model's.
 struct Tower {
-  int64_t layers = 0, hidden = 0, intermediate = 0, heads = 0;
+  int64_t layers = 0, hidden = 0, intermediate = 0;
+  int64_t heads = 1;  // of those whose tables of rotation are by head
   int64_t channels = 3, patch = 14, frames = 2, merged = 2;  // merged: patches a side that are one
   int64_t out = 0;                                           // the language model's width
 };
@@ -110,8 +110,8 @@ Tower read_qwen_tower(ConfigReader& in, const char* width, int64_t otherwise) {
   t.layers = in.size({"depth"}, 32, kLayersMax);
   t.hidden = in.size({width}, otherwise, kSizeMax / 16);
   t.heads = in.size({"num_heads"}, 16, kHeadsMax);
-  t.channels = in.size({"in_channels", "in_chans"}, 3, kPatchMax);
-  t.patch = in.size({"patch_size", "spatial_patch_size"}, 14, kPatchMax);
+  t.channels = in.size({"in_channels"}, 3, kPatchMax);
+  t.patch = in.size({"patch_size"}, 14, kPatchMax);
   t.frames = in.size({"temporal_patch_size"}, 2, kPatchMax);
   t.merged = in.size({"spatial_merge_size"}, 2, 16);
   return t;
@@ -175,6 +175,9 @@ Result<VisionTower> pixtral_tower(const text::JsonView& config, int64_t hidden) 
   t.merged = whole.size({"spatial_merge_size"}, 2, 16);
   const int64_t head_dim = in.size({"head_dim"}, std::max<int64_t>(1, t.hidden / t.heads));
   const bool bias = whole.flag("multimodal_projector_bias", false);
+  const auto several = config.optional_array("vision_feature_layer", 64);
+  whole.require(!several || !*several, "vision_feature_layer",
+                "the answers of several layers together are not modelled");
   if (in.error()) return *in.error();
   if (whole.error()) return *whole.error();
   return VisionTower([t, head_dim, bias](GraphBuilder& g) {

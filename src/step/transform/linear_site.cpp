@@ -116,10 +116,7 @@ std::vector<LinearSite> idle_linear_sites(const Graph& graph) {
     site.in_features = shape[1];
     site.out_features = shape[0];
     site.is_idle = true;
-    // The next one, where it is the bias.
-    const bool has_bias = i + 1 < graph.parameters.size() &&
-                          graph.parameters[i + 1].name == module_of(weight.name) + ".bias";
-    site.last_parameter = has_bias ? i + 1 : i;
+    site.last_parameter = last_parameter_of(graph, i);
   }
   return sites;
 }

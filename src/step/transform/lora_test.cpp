@@ -6,6 +6,7 @@
 
 #include "model/builder.h"
 #include "step/train_step.h"
+#include "step/transform/linear_site.h"
 
 namespace headroom::step {
 namespace {
@@ -35,6 +36,21 @@ Graph small_model() {
   return g.finish();
 }
 
+// With a module of its own before it that is never called, and a table that is not read.
+Graph with_idle_module() {
+  GraphBuilder g;
+  {
+    g.parameter("tower.up.weight", {24, 8}, ParameterRole::linear);
+    g.parameter("tower.up.bias", {24}, ParameterRole::bias);
+    g.parameter("tower.positions.weight", {4, 8}, ParameterRole::other);
+    const Var up = g.parameter("layers.0.up.weight", {16, 8}, ParameterRole::linear);
+    const Var x = g.input("x", {2, 8}, std::nullopt);
+    const Var loss = g.sum(g.linear(x, up), {0, 1}, false);
+    g.set_outputs(loss, loss, {});
+  }
+  return g.finish();
+}
+
 LoraOptions rank_of_two(std::vector<std::string> targets) {
   LoraOptions options;
   options.rank = 2;
@@ -46,6 +62,22 @@ std::vector<std::string> names_of(const Graph& graph) {
   std::vector<std::string> names;
   for (const model::Parameter& parameter : graph.parameters) names.push_back(parameter.name);
   return names;
+}
+
+TEST(Lora, AModuleThatIsNeverCalledIsAdaptedToo) {
+  const auto graph = apply_lora(with_idle_module(), rank_of_two({"all-linear"}));
+  ASSERT_TRUE(graph);
+  const auto names = names_of(*graph);
+  EXPECT_EQ(std::ranges::count_if(
+                names, [](const auto& n) { return n.find("tower.up.lora") != std::string::npos; }),
+            2);
+  EXPECT_FALSE(std::ranges::any_of(
+      names, [](const auto& n) { return n.find("positions.lora") != std::string::npos; }));
+  const auto idle = idle_linear_sites(with_idle_module());
+  ASSERT_EQ(idle.size(), 1U);
+  EXPECT_EQ(idle[0].in_features, 8);
+  EXPECT_EQ(idle[0].out_features, 24);
+  EXPECT_EQ(idle[0].last_parameter, 1U);
 }
 
 TEST(Lora, NamesAndOrderAreThoseOfPeft) {

@@ -481,7 +481,7 @@ Result<Graph> apply_tensor_parallel(const Graph& graph, const TensorParallelOpti
   if (!plan) {
     return Error{ErrorCode::usage,
                  "tensor parallelism of '" + std::string(options.model_type) +
-                     "' cannot be modelled yet (experts, for one)",
+                     "' cannot be modelled yet",
                  "--method", "fsdp2:N, ddp:N"};
   }
   if (options.is_sequence_parallel && !plan->divides_sequences) {
