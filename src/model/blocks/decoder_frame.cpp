@@ -154,7 +154,7 @@ class Decoder {
       case RotaryTables::none:
         break;
       case RotaryTables::doubled:
-        return rotary_tables(g, frequencies, positions, like, options.sequence, f_.rotary_dims);
+        return rotary_tables(g, frequencies, positions, like);
       case RotaryTables::wide:
         return wide_rotary_tables(g, frequencies, positions);
       case RotaryTables::from_host:

@@ -5,19 +5,48 @@
 
 namespace headroom::model {
 
-std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
-                                  const Var& position_ids, const Var& like, int64_t sequence,
-                                  int64_t dims) {
-  static_cast<void>(sequence);
-  static_cast<void>(dims);
+namespace {
+
+// What each position is turned by: one angle a frequency.
+Var angles_of(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids) {
   const Var positions = g.unsqueeze(position_ids, -1);
-  const Var frequencies = g.mul(g.to(positions, DType::f32), inverse_frequencies);
-  const std::array<Var, 2> halves{frequencies, frequencies};
-  const Var angles = g.cat(halves, -1);
-  const Var cos = g.mul(g.cos(angles), 1.0);
-  const Var sin = g.mul(g.sin(angles), 1.0);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+  return g.mul(g.to(positions, DType::f32), inverse_frequencies);
+}
+
+Var twice_in_a_row(GraphBuilder& g, const Var& x) {
+  const std::array<Var, 2> halves{x, x};
+  return g.cat(halves, -1);
+}
+
+// In float32.
+std::pair<Var, Var> cosines_and_sines(GraphBuilder& g, const Var& angles) {
+  Var cos = g.mul(g.cos(angles), 1.0);
+  return {cos, g.mul(g.sin(angles), 1.0)};
+}
+
+std::pair<Var, Var> in_type_of(GraphBuilder& g, const std::pair<Var, Var>& tables,
+                               const Var& like) {
+  Var cos = g.to_like(tables.first, like);
+  return {cos, g.to_like(tables.second, like)};
+}
+
+// Tables of several axes become one, the sines' first.
+template <typename Recompose>
+std::pair<Var, Var> recomposed_tables(GraphBuilder& g, const Var& angles, const Var& like,
+                                      const Recompose& recompose) {
+  auto [cos, sin] = cosines_and_sines(g, angles);
+  sin = recompose(sin);
+  cos = recompose(cos);
+  return in_type_of(g, {cos, sin}, like);
+}
+
+}  // namespace
+
+std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
+                                  const Var& position_ids, const Var& like) {
+  const Var frequencies = angles_of(g, inverse_frequencies, position_ids);
+  const Var angles = twice_in_a_row(g, frequencies);
+  return in_type_of(g, cosines_and_sines(g, angles), like);
 }
 
 std::pair<Var, Var> rotary_tables_from_host(GraphBuilder& g, const Var& inverse_frequencies,
@@ -29,87 +58,53 @@ std::pair<Var, Var> rotary_tables_from_host(GraphBuilder& g, const Var& inverse_
     Var wide = g.to(positions, DType::f32);
     frequencies = g.mul(std::move(wide), g.clone(inverse_frequencies));
   }
-  const std::array<Var, 2> halves{frequencies, frequencies};
-  const Var angles = g.cat(halves, -1);
-  const Var cos = g.mul(g.cos(angles), 1.0);
-  const Var sin = g.mul(g.sin(angles), 1.0);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+  const Var angles = twice_in_a_row(g, frequencies);
+  return in_type_of(g, cosines_and_sines(g, angles), like);
 }
 
 std::pair<Var, Var> wide_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
                                        const Var& position_ids) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var frequencies = g.mul(g.to(positions, DType::f32), inverse_frequencies);
-  const std::array<Var, 2> halves{frequencies, frequencies};
-  const Var angles = g.cat(halves, -1);
-  Var cos = g.mul(g.cos(angles), 1.0);
-  return {cos, g.mul(g.sin(angles), 1.0)};
+  const Var frequencies = angles_of(g, inverse_frequencies, position_ids);
+  const Var angles = twice_in_a_row(g, frequencies);
+  return cosines_and_sines(g, angles);
 }
 
 std::pair<Var, Var> repeated_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
                                            const Var& position_ids, const Var& like, int64_t dims) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var frequencies = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const Var frequencies = angles_of(g, inverse_frequencies, position_ids);
   const Var pairs = g.expand(g.unsqueeze(frequencies, -1), {-1, -1, dims / 2, 2});
   const Var angles = g.reshape(pairs, {1, -1, dims});
-  const Var cos = g.mul(g.cos(angles), 1.0);
-  const Var sin = g.mul(g.sin(angles), 1.0);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+  return in_type_of(g, cosines_and_sines(g, angles), like);
 }
 
 std::pair<Var, Var> half_rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
                                        const Var& position_ids, const Var& like) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
-  const Var cos = g.mul(g.cos(angles), 1.0);
-  const Var sin = g.mul(g.sin(angles), 1.0);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+  const Var angles = angles_of(g, inverse_frequencies, position_ids);
+  return in_type_of(g, cosines_and_sines(g, angles), like);
 }
 
 std::pair<Var, Var> rotary_tables_by_axis(GraphBuilder& g, const Var& inverse_frequencies,
                                           const Var& position_ids, const Var& like) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
-  Var cos = g.mul(g.cos(angles), 1.0);
-  Var sin = g.mul(g.sin(angles), 1.0);
+  const Var angles = angles_of(g, inverse_frequencies, position_ids);
   // The second and third axis are written into the first, in place; that takes no memory.
-  const auto recomposed = [&](const Var& by_axis) {
-    const Var first = g.select(by_axis, 0, 0);
-    const std::array<Var, 2> halves{first, first};
-    return g.cat(halves, -1);
-  };
-  sin = recomposed(sin);
-  cos = recomposed(cos);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+  return recomposed_tables(g, angles, like, [&](const Var& by_axis) {
+    return twice_in_a_row(g, g.select(by_axis, 0, 0));
+  });
 }
 
 std::pair<Var, Var> rotary_tables_by_section(GraphBuilder& g, const Var& inverse_frequencies,
                                              const Var& position_ids, const Var& like) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
-  Var cos = g.mul(g.cos(angles), 1.0);
-  Var sin = g.mul(g.sin(angles), 1.0);
+  const Var angles = angles_of(g, inverse_frequencies, position_ids);
   // Where the sections are cut makes no difference to what is joined.
-  const auto recomposed = [&](const Var& by_axis) {
+  return recomposed_tables(g, angles, like, [&](const Var& by_axis) {
     const std::array<Var, 1> sections{g.select(by_axis, 0, 0)};
-    const Var joined = g.cat(sections, -1);
-    const std::array<Var, 2> halves{joined, joined};
-    return g.cat(halves, -1);
-  };
-  sin = recomposed(sin);
-  cos = recomposed(cos);
-  Var cos_out = g.to_like(cos, like);
-  return {cos_out, g.to_like(sin, like)};
+    return twice_in_a_row(g, g.cat(sections, -1));
+  });
 }
 
 Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const Var& position_ids,
                          int64_t sequence, int64_t dims) {
-  const Var positions = g.unsqueeze(position_ids, -1);
-  const Var angles = g.mul(g.to(positions, DType::f32), inverse_frequencies);
+  const Var angles = angles_of(g, inverse_frequencies, position_ids);
   const Var table = g.polar(g.full({1, sequence, dims / 2}, DType::f32), angles);
   return g.mul(table, 1.0);
 }

@@ -13,8 +13,7 @@ namespace headroom::model {
 // (cos, sin) in the type of `like`, each [1, sequence, dims]; inverse_frequencies is [dims / 2] in
 // float32, position_ids [1, sequence].
 std::pair<Var, Var> rotary_tables(GraphBuilder& g, const Var& inverse_frequencies,
-                                  const Var& position_ids, const Var& like, int64_t sequence,
-                                  int64_t dims);
+                                  const Var& position_ids, const Var& like);
 
 // Phi-3.5-MoE: the same from frequencies that are computed on the host each time; besides, the
 // length of the sequence is found on the device.

@@ -48,13 +48,15 @@ class ConfigReader {
   void require(bool condition, const char* name, const std::string& message);
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
- private:
+  // What was read otherwise, or `otherwise` and its error.
   template <typename T>
   T take(Result<T> result, T otherwise) {
     if (result) return *result;
     if (!error_) error_ = result.error();
     return otherwise;
   }
+
+ private:
   const text::JsonView& json_;
   std::optional<Error> error_;
 };

@@ -66,23 +66,49 @@ DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const Bui
   return spec;
 }
 
+Result<std::vector<LayerMask>> named_masks(const text::JsonView& json, int64_t layers,
+                                           LayerMask other) {
+  HEADROOM_ASSIGN(const auto types, json.optional_array("layer_types", kLayersMax));
+  std::vector<LayerMask> masks;
+  if (!types) return masks;
+  const std::string other_name =
+      other == LayerMask::chunked ? "chunked_attention" : "sliding_attention";
+  for (const text::JsonView& item : *types) {
+    HEADROOM_ASSIGN(const std::string type, item.to_string());
+    if (type != "full_attention" && type != other_name) {
+      return item.error("expected full_attention or " + other_name);
+    }
+    masks.push_back(type == "full_attention" ? LayerMask::full : other);
+  }
+  if (static_cast<int64_t>(masks.size()) != layers) {
+    return json.error_at("layer_types", "expected an entry a layer");
+  }
+  return masks;
+}
+
+Result<std::vector<bool>> rotated_layers(const text::JsonView& json, int64_t layers) {
+  HEADROOM_ASSIGN(const auto flags, json.optional_array("no_rope_layers", kLayersMax));
+  HEADROOM_ASSIGN(const auto interval, json.optional_int("no_rope_layer_interval", 1, kLayersMax));
+  std::vector<bool> rotated;
+  if (!flags || flags->empty()) {
+    for (int64_t i = 0; i < layers; ++i) rotated.push_back((i + 1) % interval.value_or(4) != 0);
+    return rotated;
+  }
+  for (const text::JsonView& flag : *flags) {
+    HEADROOM_ASSIGN(const int64_t value, flag.to_int(0, 1));
+    rotated.push_back(value == 1);
+  }
+  if (static_cast<int64_t>(rotated.size()) < layers) {
+    return json.error_at("no_rope_layers", "expected an entry a layer");
+  }
+  rotated.resize(static_cast<size_t>(layers));
+  return rotated;
+}
+
 void read_layer_masks(ConfigReader& in, const text::JsonView& json, DecoderSpec& spec,
                       const std::function<bool(int64_t)>& slides) {
-  const auto types = json.optional_array("layer_types", static_cast<size_t>(kLayersMax));
-  in.require(types.has_value(), "layer_types", "expected an array with an entry a layer");
-  if (!types) return;
-  if (*types) {
-    in.require(static_cast<int64_t>((*types)->size()) == spec.layers, "layer_types",
-               "expected an entry a layer");
-    for (const text::JsonView& type : **types) {
-      const auto name = type.to_string();
-      const bool sliding = name && *name == "sliding_attention";
-      in.require(sliding || (name && *name == "full_attention"), "layer_types",
-                 "expected full_attention or sliding_attention");
-      spec.mask_of_layer.push_back(sliding ? LayerMask::sliding : LayerMask::full);
-    }
-    return;
-  }
+  spec.mask_of_layer = in.take(named_masks(json, spec.layers), std::vector<LayerMask>());
+  if (!spec.mask_of_layer.empty()) return;
   for (int64_t i = 0; i < spec.layers; ++i) {
     spec.mask_of_layer.push_back(slides(i) ? LayerMask::sliding : LayerMask::full);
   }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "model/blocks/causal_decoder.h"
 #include "model/blocks/self_attention.h"
@@ -35,6 +36,15 @@ struct DecoderDefaults {
 // Sizes, tying, activation, dropout of attention, rotary dimensions.
 DecoderSpec read_decoder(ConfigReader& in, const text::JsonView& json, const BuildOptions& options,
                          const DecoderDefaults& defaults = {});
+
+// "layer_types", by which a layer is full or `other`; empty where the key is missing. Errors:
+// another word, or not one a layer.
+[[nodiscard]] Result<std::vector<LayerMask>> named_masks(const text::JsonView& json, int64_t layers,
+                                                         LayerMask other = LayerMask::sliding);
+
+// "no_rope_layers" has a 1 for a layer that is rotated; else every "no_rope_layer_interval"-th is
+// not. Errors: another number, or fewer than there are layers.
+[[nodiscard]] Result<std::vector<bool>> rotated_layers(const text::JsonView& json, int64_t layers);
 
 // Fills mask_of_layer from "layer_types", or by asking `slides` about each layer where that is not
 // there. `masks` and the window are the family's.

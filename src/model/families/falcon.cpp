@@ -320,8 +320,7 @@ Result<Graph> build_falcon(const text::JsonView& json, const BuildOptions& optio
       Var mask = materialized_causal_mask(g, options, embedded);
       if (c.alibi && mask) mask = biased_mask(g, options, std::move(mask), alibi, embedded);
       x = embedded;
-      const auto [cos, sin] =
-          rotary_tables(g, frequencies, positions, x, options.sequence, c.head_dim);
+      const auto [cos, sin] = rotary_tables(g, frequencies, positions, x);
       Attended outputs;  // Python's tuple, which the next layer's replaces
       for (const Layer& layer : layers) {
         outputs = layer(g, options, x, {cos, sin, alibi, mask, positions});

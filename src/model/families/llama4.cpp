@@ -23,26 +23,6 @@ struct Llama4Config {
   std::vector<bool> has_experts;
 };
 
-// "no_rope_layers" names the layers that do turn, by a 1; else every no_rope_layer_interval-th
-// does not.
-Result<std::vector<bool>> layers_that_rotate(const text::JsonView& json, int64_t layers) {
-  HEADROOM_ASSIGN(const auto given, json.optional_array("no_rope_layers", kLayersMax));
-  HEADROOM_ASSIGN(const auto interval, json.optional_int("no_rope_layer_interval", 1, kLayersMax));
-  std::vector<bool> rotates;
-  if (!given || given->empty()) {
-    for (int64_t i = 0; i < layers; ++i) rotates.push_back((i + 1) % interval.value_or(4) != 0);
-    return rotates;
-  }
-  for (const text::JsonView& item : *given) {
-    HEADROOM_ASSIGN(const int64_t does, item.to_int(0, 1));
-    rotates.push_back(does == 1);
-  }
-  if (static_cast<int64_t>(rotates.size()) < layers) {
-    return json.error_at("no_rope_layers", "not one for each layer");
-  }
-  return rotates;
-}
-
 Result<std::vector<bool>> expert_layers(const text::JsonView& json, int64_t layers) {
   HEADROOM_ASSIGN(const auto given, json.optional_array("moe_layers", kLayersMax));
   HEADROOM_ASSIGN(const auto step, json.optional_int("interleave_moe_layer_step", 1, kLayersMax));
@@ -60,24 +40,12 @@ Result<std::vector<bool>> expert_layers(const text::JsonView& json, int64_t laye
   return sparse;
 }
 
+// Unless they are named, those that turn look within chunks.
 Result<std::vector<LayerMask>> masks_by_rotation(const text::JsonView& json,
                                                  const std::vector<bool>& rotates, int64_t layers) {
-  HEADROOM_ASSIGN(const auto types, json.optional_array("layer_types", kLayersMax));
-  std::vector<LayerMask> masks;
-  if (!types) {
-    for (const bool turns : rotates) masks.push_back(turns ? LayerMask::chunked : LayerMask::full);
-    return masks;
-  }
-  for (const text::JsonView& item : *types) {
-    HEADROOM_ASSIGN(const std::string type, item.to_string());
-    if (type != "full_attention" && type != "chunked_attention") {
-      return item.error("unknown layer type '" + type + "'");
-    }
-    masks.push_back(type == "full_attention" ? LayerMask::full : LayerMask::chunked);
-  }
-  if (static_cast<int64_t>(masks.size()) != layers) {
-    return json.error_at("layer_types", "not one for each layer");
-  }
+  HEADROOM_ASSIGN(auto masks, named_masks(json, layers, LayerMask::chunked));
+  if (!masks.empty()) return masks;
+  for (const bool turns : rotates) masks.push_back(turns ? LayerMask::chunked : LayerMask::full);
   return masks;
 }
 
@@ -106,7 +74,7 @@ Result<Llama4Config> read_config(const text::JsonView& json, const BuildOptions&
   c.normalizes = reader.flag("use_qk_norm", true);
   c.tunes = reader.flag("attn_temperature_tuning", true);
   const int64_t layers = moe.decoder.layers;
-  HEADROOM_ASSIGN(c.rotates, layers_that_rotate(json, layers));
+  HEADROOM_ASSIGN(c.rotates, rotated_layers(json, layers));
   HEADROOM_ASSIGN(c.has_experts, expert_layers(json, layers));
   HEADROOM_ASSIGN(moe.decoder.mask_of_layer, masks_by_rotation(json, c.rotates, layers));
   return c;

@@ -235,8 +235,7 @@ class Encoder {
     shared[index_of(LayerMask::sliding)].mask = two_sided_sliding_mask(g, options, x, c_.window);
     for (size_t i = 0; i < shared.size(); ++i) {
       if (!frequencies_[i]) continue;
-      std::tie(shared[i].cos, shared[i].sin) =
-          rotary_tables(g, frequencies_[i], positions, x, options.sequence, c_.head_dim());
+      std::tie(shared[i].cos, shared[i].sin) = rotary_tables(g, frequencies_[i], positions, x);
     }
     for (size_t i = 0; i < layers_.size(); ++i) {
       x = layers_[i](g, options, x, shared[index_of(c_.mask_of_layer[i])]);

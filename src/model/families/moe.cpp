@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "model/families/decoder_config.h"
 #include "model/families/moe_config.h"
 
 namespace headroom::model {
@@ -38,24 +39,6 @@ FeedForwardCall mixtral_modules(GraphBuilder& g, const BuildOptions& options,
     return FeedForward{g.reshape(output, {options.batch, options.sequence, config.decoder.hidden}),
                        logits};
   };
-}
-
-// Full and sliding layers as "layer_types" names them; empty where it is absent.
-Result<std::vector<LayerMask>> masks_of_layers(const text::JsonView& json, int64_t layers) {
-  HEADROOM_ASSIGN(const auto types, json.optional_array("layer_types", kLayersMax));
-  std::vector<LayerMask> masks;
-  if (!types) return masks;
-  for (const text::JsonView& item : *types) {
-    HEADROOM_ASSIGN(const std::string type, item.to_string());
-    if (type != "full_attention" && type != "sliding_attention") {
-      return item.error("unknown layer type '" + type + "'");
-    }
-    masks.push_back(type == "full_attention" ? LayerMask::full : LayerMask::sliding);
-  }
-  if (static_cast<int64_t>(masks.size()) != layers) {
-    return json.error_at("layer_types", "not one for each layer");
-  }
-  return masks;
 }
 
 // partial_rotary_factor, which may stand in "rope_parameters" as well.
@@ -137,7 +120,7 @@ Result<Graph> build_qwen2_moe(const text::JsonView& json, const BuildOptions& op
   layout.shared_gate = true;
   // Both masks are made, whether a layer slides or not.
   config.decoder.masks = {LayerMask::full, LayerMask::sliding};
-  HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
+  HEADROOM_ASSIGN(config.decoder.mask_of_layer, named_masks(json, config.decoder.layers));
   if (config.decoder.mask_of_layer.empty()) {
     const bool slides = reader.flag("use_sliding_window", false);
     const int64_t full_from = reader.size({"max_window_layers"}, 28);
@@ -221,7 +204,7 @@ Result<Graph> build_dots1(const text::JsonView& json, const BuildOptions& option
   config.router.normalized = reader.flag("norm_topk_prob", false);
   read_groups(reader, config.router, 1, 1);
   const MoeLayout layout = shared_layout(reader, config, {});
-  HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
+  HEADROOM_ASSIGN(config.decoder.mask_of_layer, named_masks(json, config.decoder.layers));
   if (config.decoder.mask_of_layer.empty()) {
     HEADROOM_ASSIGN(const auto full, json.optional_int("max_window_layers", 0, kSizeMax));
     const text::Json* window = json.json().find("sliding_window");
@@ -272,7 +255,7 @@ Result<Graph> build_gpt_oss(const text::JsonView& json, const BuildOptions& give
   config.decoder.masks_see_positions = false;
   config.decoder.masks = {LayerMask::full, LayerMask::sliding};
   config.decoder.sliding_window = reader.size({"sliding_window"}, 128);
-  HEADROOM_ASSIGN(config.decoder.mask_of_layer, masks_of_layers(json, config.decoder.layers));
+  HEADROOM_ASSIGN(config.decoder.mask_of_layer, named_masks(json, config.decoder.layers));
   if (config.decoder.mask_of_layer.empty()) {
     for (int64_t i = 0; i < config.decoder.layers; ++i) {
       config.decoder.mask_of_layer.push_back(i % 2 == 0 ? LayerMask::sliding : LayerMask::full);
