@@ -266,7 +266,8 @@ def add_adapter(model, options):
     if targets == ["all-linear"]:
         targets = "all-linear"
     if options.ia3:
-        return get_peft_model(model, IA3Config(target_modules=targets))
+        adapted = get_peft_model(model, IA3Config(target_modules=targets))
+        return adapted.get_base_model() if options.schedule else adapted
     task = "SEQ_CLS" if options.head == "sequence_classification" else None  # trains a copy of the head, too
     settings = LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank,
                           lora_dropout=options.lora_dropout, target_modules=targets,

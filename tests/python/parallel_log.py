@@ -152,11 +152,12 @@ def built(case):
             quantize_in_8_bits(model)
         else:
             quantize(model, case.get("quant_storage", "uint8"))
-    if case.get("lora_rank"):
-        from peft import LoraConfig, get_peft_model
+    if "lora_targets" in case:
+        from peft import IA3Config, LoraConfig, get_peft_model
 
-        model = get_peft_model(model, LoraConfig(
-            r=case["lora_rank"], target_modules=case["lora_targets"], task_type="CAUSAL_LM"))
+        targets = case["lora_targets"]
+        model = get_peft_model(model, IA3Config(target_modules=targets, feedforward_modules=[]) if case.get("ia3") else LoraConfig(
+            r=case["lora_rank"], target_modules=targets, use_dora=case.get("dora", False)))
     return model, config
 
 

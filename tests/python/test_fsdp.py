@@ -61,6 +61,12 @@ CASES["2-ends-bf16-of-float32"] = {**CASES["2-bf16-of-float32-reduced-in-it"], "
 # Adapters before checkpoints have the embedding's answer want a gradient.
 CASES |= {f"2-ends-lora-{checkpointing}": {**CASES[f"2-ends-{checkpointing}"], "lora_rank": 4, "lora_targets": TARGETS}
           for checkpointing in ("none", "reentrant", "non_reentrant")}
+# DoRA reads its matrices outside of their modules, which the first version lets go of there: peft ends with an error.
+CASES |= {f"2-dora-{ranks}-{checkpointing}": {"version": 2, "family": "llama", "ranks": ranks, "checkpointing": checkpointing,
+                                              "lora_rank": 4, "lora_targets": TARGETS, "dora": True}
+          for ranks, checkpointing in ((2, "none"), (3, "reentrant"), (4, "non_reentrant"))}
+CASES |= {f"2-ia3-{checkpointing}": {"version": 2, "family": "llama", "ranks": 2, "checkpointing": checkpointing, "ia3": True,
+                                     "lora_targets": ["k_proj", "v_proj", "down_proj"]} for checkpointing in ("none", "reentrant")}
 # Weights of four bits, as elements of the model's type.
 CASES |= {f"2-qlora-{ranks}-{checkpointing}": {
     "version": 2, "family": "llama", "ranks": ranks, "checkpointing": checkpointing, "lora_rank": 4,
@@ -74,6 +80,10 @@ CASES |= {f"2-{schedule}-stage{stage}": {
 CASES["2-1f1b-non_reentrant"] = {**CASES["2-1f1b-stage0"], "checkpointing": "non_reentrant"}
 CASES |= {f"{name}-lora": {**CASES[name], "lora_rank": 4, "lora_targets": ["q_proj", "v_proj"]}
           for name in ("2-1f1b-stage0", "2-1f1b-stage1", "2-gpipe-stage0", "2-1f1b-non_reentrant")}
+CASES |= {f"2-1f1b-stage{stage}-qlora": {**CASES[f"2-1f1b-stage{stage}-lora"], "quantize": "nf4_double", "quant_storage": "bfloat16"}
+          for stage in (0, 1)}
+CASES["2-1f1b-stage1-dora"] = {**CASES["2-1f1b-stage1-lora"], "dora": True}
+CASES["2-1f1b-stage0-ia3"] = {**CASES["2-1f1b-stage0"], "ia3": True, "lora_targets": ["k_proj", "v_proj", "down_proj"]}
 CASES["2-1f1b-reduced-in-float32"] = {**CASES["2-1f1b-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
 # Several chunks a rank, which the schedule gathers, lets go of and reduces one by one: all of two, three of five at a time.
 CASES |= {f"2-interleaved-{chunks}-stage{stage}": {**CASES["2-1f1b-stage0"], "stage": stage, "chunks": chunks, "layers": layers}
@@ -116,8 +126,8 @@ def ours(case, log):
         if key in case:
             words[key] = case[key]
     words |= {"fsdp_ends": int(case.get("ends", False)), "fsdp_reshards": case.get("reshards", "layers")}
-    if "lora_rank" in case:
-        words["lora_targets"] = ",".join(case["lora_targets"])
+    if "lora_targets" in case:
+        words |= {"lora_targets": ",".join(case["lora_targets"]), "dora": int(case.get("dora", False)), "ia3": int(case.get("ia3", False))}
     if "quantize" in case:
         words |= {"quantize": case["quantize"], "quant_storage": "bf16"}
     if "fsdp_compute" in case:

@@ -67,6 +67,12 @@ ZERO = {
                       "arguments": {"reduce_bucket_size": 10000}},
     "2-lora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS,
                "arguments": {"reduce_bucket_size": 10000}},
+    "2-dora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS, "dora": True,
+               "arguments": {"reduce_bucket_size": 10000}},
+    "2-ia3": {"family": "llama", "ranks": 2, "stage": 2, "ia3": True, "lora_targets": TARGETS,
+              "arguments": {"reduce_bucket_size": 10000}},
+    "2-lora-8bit": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "int8",
+                    "arguments": {"reduce_bucket_size": 10000}},
     "1-qlora": {"family": "llama", "ranks": 2, "stage": 1, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "nf4_double",
                 "arguments": {"reduce_bucket_size": 10000}},
     "2-qlora": {"family": "llama", "ranks": 2, "stage": 2, "lora_rank": 4, "lora_targets": TARGETS, "quantize": "nf4_double",
@@ -189,9 +195,10 @@ def ranks_of_zero(name):
 def words_of(case):
     words = {"batch": 2, "seq": 16, "steps": case.get("steps", 2), "attention": "eager", "dtype": "bf16", "implementation": "loop",
              "checkpointing": case.get("checkpointing", "none"), "accumulation": case.get("accumulation", 1)}
-    if "lora_rank" in case:
-        words |= {"lora_rank": case["lora_rank"], "lora_targets": ",".join(case["lora_targets"]),
-                  "quantize": case.get("quantize", ""), "quant_storage": "bf16" if "quant_storage" in case else "u8"}
+    if "lora_targets" in case:
+        words |= {"lora_targets": ",".join(case["lora_targets"]), "dora": int(case.get("dora", False)), "ia3": int(case.get("ia3", False)),
+                  "quantize": case.get("quantize", ""), "quant_storage": "bf16" if "quant_storage" in case else "u8",
+                  **({"lora_rank": case["lora_rank"]} if "lora_rank" in case else {})}
     if case["method"] == "ddp":
         arguments = case.get("arguments", {})
         words["ddp"] = case["ranks"]

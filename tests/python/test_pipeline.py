@@ -49,6 +49,12 @@ CASES = {
     "lora-zero-bubble": {"schedule": "zero-bubble", "lora_rank": 4},
     "lora-zero-bubble-interleaved": {"schedule": "zero-bubble", "chunks": 2, "lora_rank": 4},
     "lora-non-reentrant": {"schedule": "1f1b", "checkpointing": "non_reentrant", "lora_rank": 4},
+    "dora": {"schedule": "1f1b", "lora_rank": 4, "dora": True},
+    "dora-interleaved": {"schedule": "1f1b", "chunks": 2, "lora_rank": 4, "dora": True},
+    "dora-zero-bubble": {"schedule": "zero-bubble", "lora_rank": 4, "dora": True},
+    "ia3": {"schedule": "1f1b", "ia3": True},
+    "ia3-gpipe": {"schedule": "gpipe", "ia3": True},
+    "ia3-zero-bubble": {"schedule": "zero-bubble", "ia3": True},
 }
 WORDS = {"batch": 2, "seq": 16, "steps": 2, "implementation": "loop", "dtype": "bfloat16"}
 
@@ -58,7 +64,7 @@ def settings_of(case, stage):
             "schedule": case["schedule"], "stages": case.get("stages", 2), "stage": stage,
             "chunks": case.get("chunks", 1), "accumulation": case.get("accumulation", 4),
             "keep_outputs": case.get("keep_outputs", False),
-            **({"lora_rank": case["lora_rank"]} if "lora_rank" in case else {})}
+            **{word: case[word] for word in ("lora_rank", "dora", "ia3") if word in case}}
 
 
 def written(case, tmp_path):
@@ -86,7 +92,7 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, stage, tmp_path):
     settings = settings_of(case, stage)
     config = memory_oracle.read_config(path)
     oracle = memory_oracle.run_oracle(config, memory_oracle.Options(**settings, head=memory_oracle.head_of(config)))
-    ours = step_dump.run(path, **{**settings, "keep_outputs": int(settings["keep_outputs"])})
+    ours = step_dump.run(path, **{word: int(value) if isinstance(value, bool) else value for word, value in settings.items()})
     for step in (1, 2):
         expected = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),
                                          trace_compare.start_bytes(oracle, step - 1))

@@ -286,6 +286,9 @@ headroom::Result<headroom::model::Graph> transformed(headroom::model::Graph grap
   if (words["ia3"] == "1") {
     headroom::step::Ia3Options ia3;
     ia3.targets = split(words["lora_targets"]);
+    if (const auto dtype = headroom::op::parse_dtype(words["lora_dtype"])) {
+      ia3.adapter_dtype = *dtype;
+    }
     ia3.model_type = model_type;
     ia3.require_input_gradients = is_checkpointed(words);
     HEADROOM_ASSIGN(graph, headroom::step::apply_ia3(graph, ia3));

@@ -180,7 +180,9 @@ namespace {
 
 // Where nobody says what of a quantized model is prepared.
 void leave_unprepared(Scenario& s) {
-  if (s.question.method != Method::qlora || s.question.given.contains("kbit-preparation")) return;
+  const bool is_bitsandbytes =
+      s.question.method == Method::qlora || s.question.method == Method::lora_8bit;
+  if (!is_bitsandbytes || s.question.given.contains("kbit-preparation")) return;
   s.question.kbit_preparation = KbitPreparation::none;
   s.derived.push_back({"kbit-preparation", "none", SettingOrigin::derived});
 }
@@ -312,7 +314,10 @@ Result<void> check_gemini(const Scenario& s) {
     return contradiction("dtype", "Gemini makes the model half precision, with masters of its own",
                          "--dtype fp16, or bf16");
   }
-  if (q.method != Method::full) return unsupported("method", "adapters under Gemini");
+  if (q.method != Method::full) {
+    return contradiction("method", "Colossal-AI's Gemini takes no adapters (support_lora is false)",
+                         "lora,ddp:N, lora,zero2:N, lora,fsdp2:N");
+  }
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts under Gemini");
   if (q.optimizer > Optimizer::adam || q.optimizer_loop != OptimizerLoop::automatic) {
     return contradiction("optimizer", "Gemini steps by an Adam of its own", "adamw or adam");
@@ -350,7 +355,6 @@ Result<void> check_quantized_under_fsdp(const FitQuestion& q) {
   }
   if (q.division != Division::fsdp2) return {};
   if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under fully_shard");
-  if (q.stages > 1) return unsupported("method", "quantized weights under fully_shard in a stage");
   return {};
 }
 
@@ -371,7 +375,12 @@ Result<void> check_fsdp(const Scenario& s) {
     return contradiction("offload", "FSDP adds nothing to gradients that the host has",
                          "--sync-each-batch false, as accelerate accumulates; or --grad-accum 1");
   }
-  if (q.method == Method::dora) return unsupported("method", "DoRA under FSDP");
+  if (q.method == Method::dora && q.division == Division::fsdp1) {
+    return contradiction("method",
+                         "peft's DoRA reads its matrices outside of their modules, where FSDP's "
+                         "first version has let go of them: it ends with an error",
+                         "dora,fsdp2:N, or lora,fsdp1:N");
+  }
   if (has_quantized_base(q)) HEADROOM_TRY(check_quantized_under_fsdp(q));
   if (q.method == Method::qlora && q.division == Division::fsdp1 &&
       q.kbit_preparation != KbitPreparation::none) {
@@ -416,8 +425,15 @@ Result<void> check_sequence_parallel(const Scenario& s) {
 // As transformers applies its plans, with DTensors, alone or within DDP or fully_shard.
 Result<void> check_tensor_parallel(const Scenario& s) {
   const FitQuestion& q = s.question;
+  if (q.method == Method::gptq_lora) {
+    return unsupported("method", "GPTQ's weights under tensor parallelism");
+  }
+  // Tried with transformers 5.23, peft 0.21 and bitsandbytes 0.50 on two processes.
   if (has_quantized_base(q)) {
-    return unsupported("method", "quantized weights under tensor parallelism");
+    return contradiction("method",
+                         "transformers' plan makes DTensors of the weights, which peft and "
+                         "bitsandbytes end with an error at",
+                         "lora,tp:N, or qlora,fsdp2:N");
   }
   if (q.method != Method::full && q.method != Method::lora) {
     return unsupported("method", "adapters other than LoRA beside tensor-parallel modules");

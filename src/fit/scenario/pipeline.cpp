@@ -153,8 +153,8 @@ Result<void> check_pipeline(const Scenario& s) {
     return unsupported("method", "a pipeline of anything but a causal language model");
   }
   HEADROOM_TRY(check_division_of_stages(q));
-  if (q.method != Method::full && q.method != Method::lora && q.method != Method::qlora) {
-    return unsupported("method", "adapters in a pipeline other than LoRA and QLoRA");
+  if (q.method == Method::lora_8bit || q.method == Method::gptq_lora) {
+    return unsupported("method", "weights of 8 bits, or GPTQ's, in a pipeline");
   }
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts of a pipeline's stages");
   if (q.kernels != Kernels::none) return unsupported("kernels", "fused kernels in a pipeline");

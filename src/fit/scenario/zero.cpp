@@ -83,7 +83,7 @@ Result<void> check_stage_3(const Scenario& s) {
   return {};
 }
 
-// Weights of 4 bits are whole on every rank of the first two stages.
+// Weights of 4 bits and of 8 are whole on every rank of the first two stages.
 Result<void> check_quantized(const FitQuestion& q) {
   if (q.kbit_preparation != KbitPreparation::none) {
     return contradiction("kbit-preparation", "DeepSpeed makes the rest of the model half precision",
@@ -102,12 +102,16 @@ Result<void> check_zero(const Scenario& s) {
     return contradiction("dtype", "DeepSpeed's ZeRO is modelled with half precision of its own",
                          "--dtype bf16, as its configuration's \"bf16\" makes the model");
   }
-  const bool has_lora = q.method == Method::lora || q.method == Method::qlora;
-  if (q.method != Method::full && !has_lora) {
-    return unsupported("method", "what is neither full nor LoRA nor QLoRA under ZeRO");
+  if (q.method == Method::gptq_lora) return unsupported("method", "GPTQ under ZeRO");
+  // Of what others than LoRA read outside of their modules, other gathers were seen.
+  const bool is_shared_out = q.division == Division::zero3;
+  if (is_shared_out && q.method != Method::full && q.method != Method::lora &&
+      q.method != Method::qlora) {
+    return unsupported("method", "adapters other than LoRA and QLoRA under ZeRO's third stage",
+                       "zero2:N takes them");
   }
-  if (q.method == Method::qlora) HEADROOM_TRY(check_quantized(q));
-  if (has_lora && q.lora_dtype != q.dtype) {
+  if (has_quantized_base(q)) HEADROOM_TRY(check_quantized(q));
+  if (q.method != Method::full && q.lora_dtype != q.dtype) {
     return contradiction("lora-dtype", "DeepSpeed makes adapters what it makes the model",
                          "leave it out");
   }
