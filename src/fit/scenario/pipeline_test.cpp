@@ -282,7 +282,7 @@ TEST(PipelineScenario, WhatIsNotModelledIsRefusedByName) {
   };
   const FitQuestion plain = question_of("pp:4");
   EXPECT_NE(with("mixed-precision", "bf16", plain).find("fully_shard"), std::string::npos);
-  EXPECT_NE(with("method", "dora,pp:4", plain).find("adapters"), std::string::npos);
+  EXPECT_NE(with("method", "lora-8bit,pp:4", plain).find("8 bits"), std::string::npos);
   EXPECT_NE(with("method", "lora,pp:17", plain).find("no layers to adapt"), std::string::npos);
   const auto unknown = FitQuestion().set("method", "pq:4");
   ASSERT_FALSE(unknown);

@@ -472,7 +472,7 @@ TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
   question.device = "a100-sxm-40gb";
   question.batch = 64;
   ASSERT_TRUE(question.set("checkpointing", "none"));
-  ASSERT_TRUE(question.set("method", "dora"));
+  ASSERT_TRUE(question.set("method", "gptq-lora"));
   const auto chosen = choose_method(question, 2);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
   EXPECT_EQ(chosen->verdict(), Verdict::no);
