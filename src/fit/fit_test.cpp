@@ -485,6 +485,34 @@ TEST(Fit, EightBitsAreWholeOnEveryGpu) {
   EXPECT_FALSE(answer(question));
 }
 
+TEST(Fit, AdaptersAreRefusedWithTheReasonWhereAnEngineEndsWithAnError) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"dora,fsdp1:4", "peft's policy"}, {"ia3,fsdp1:4", "of one type"},
+      {"dora,zero3:4", "third stage"},   {"ia3,zero3:4", "third stage"},
+      {"qlora,tp:4", "DTensors"},        {"lora-8bit,tp:4", "DTensors"},
+      {"gptq-lora,tp:4", "GPTQ"},
+  };
+  for (const auto& [method, reason] : cases) {
+    FitQuestion question = mistral(1, 1024);
+    ASSERT_TRUE(question.set("method", method));
+    const auto answered = answer(question);
+    ASSERT_FALSE(answered) << method;
+    EXPECT_NE(answered.error().to_string().find(reason), std::string::npos)
+        << answered.error().to_string();
+  }
+}
+
+TEST(Fit, OtherAdaptersAreAnsweredWhereTheyAreKnown) {
+  for (const char* method : {"dora,fsdp2:4", "ia3,fsdp2:4", "dora,zero2:4", "ia3,zero1:4",
+                             "dora,pp:4", "ia3,pp:4", "qlora,fsdp2:2,pp:2"}) {
+    FitQuestion question = mistral(1, 1024);
+    question.search = false;
+    ASSERT_TRUE(question.set("method", method));
+    const auto answered = answer(question);
+    EXPECT_TRUE(answered) << method << ": " << answered.error().to_string();
+  }
+}
+
 TEST(Fit, FsdpCastsWhatFourBitsAreStoredIn) {
   for (const char* method : {"qlora,fsdp1:4", "qlora,fsdp2:4"}) {
     FitQuestion question = mistral(1, 1024);

@@ -118,16 +118,6 @@ class Log:
         self.entries.append([self.phase, kind, tensor.numel() * tensor.element_size()])
 
 
-def adapters_of(case):
-    """LoRA of a rank, DoRA, or IA3's vectors."""
-    from peft import IA3Config, LoraConfig
-
-    targets = case["lora_targets"]
-    if case.get("ia3"):
-        return IA3Config(target_modules=targets, feedforward_modules=[name for name in targets if name == "down_proj"])
-    return LoraConfig(r=case["lora_rank"], target_modules=targets, use_dora=case.get("dora", False))
-
-
 def sharded_stage(case, log):
     """A stage of a pipeline whose units are sharded as torchtitan has them: gathered until the step's end."""
     mesh = init_device_mesh("cpu", (case["stages"], case["ranks"]), mesh_dim_names=("pp", "dp"))
@@ -145,7 +135,9 @@ def sharded_stage(case, log):
         for part in modules:
             quantize(part.model, case["quant_storage"])
     if "lora_targets" in case:
+        from adapters import adapters_of
         from peft import get_peft_model
+
         modules = get_peft_model(modules, adapters_of(case)).get_base_model()
     modules.train()
     wrap = {"mesh": mesh["dp"], "reshard_after_forward": False}
@@ -194,12 +186,13 @@ def wrapped_model(case):
 
         quantize(model, case["quant_storage"])
     if "lora_targets" in case:
+        from adapters import adapters_of
         from peft import get_peft_model
         from peft.utils.other import fsdp_auto_wrap_policy
 
         if case["checkpointing"] != "none":
             model.enable_input_require_grads()
-        model = get_peft_model(model, adapters_of(case))
+        model = get_peft_model(model, adapters_of(case, "CAUSAL_LM"))
         policy = fsdp_auto_wrap_policy(model)
     if case["version"] == 2:
         return shard_fully(model, classes, case), config

@@ -153,11 +153,10 @@ def built(case):
         else:
             quantize(model, case.get("quant_storage", "uint8"))
     if "lora_targets" in case:
-        from peft import IA3Config, LoraConfig, get_peft_model
+        from adapters import adapters_of
+        from peft import get_peft_model
 
-        targets = case["lora_targets"]
-        model = get_peft_model(model, IA3Config(target_modules=targets, feedforward_modules=[]) if case.get("ia3") else LoraConfig(
-            r=case["lora_rank"], target_modules=targets, use_dora=case.get("dora", False)))
+        model = get_peft_model(model, adapters_of(case, "CAUSAL_LM"))
     return model, config
 
 

@@ -65,8 +65,11 @@ CASES |= {f"2-ends-lora-{checkpointing}": {**CASES[f"2-ends-{checkpointing}"], "
 CASES |= {f"2-dora-{ranks}-{checkpointing}": {"version": 2, "family": "llama", "ranks": ranks, "checkpointing": checkpointing,
                                               "lora_rank": 4, "lora_targets": TARGETS, "dora": True}
           for ranks, checkpointing in ((2, "none"), (3, "reentrant"), (4, "non_reentrant"))}
-CASES |= {f"2-ia3-{checkpointing}": {"version": 2, "family": "llama", "ranks": 2, "checkpointing": checkpointing, "ia3": True,
-                                     "lora_targets": ["k_proj", "v_proj", "down_proj"]} for checkpointing in ("none", "reentrant")}
+VECTORS = {"ia3": True, "lora_targets": ["k_proj", "v_proj", "down_proj"]}
+CASES |= {f"2-ia3-{checkpointing}": {"version": 2, "family": "llama", "ranks": 2, "checkpointing": checkpointing, **VECTORS}
+          for checkpointing in ("none", "reentrant")}
+# The first version puts a layer's vectors together with its weights, which have to be of one type.
+CASES["1-ia3-bf16-of-float32"] = {**CASES["1-bf16-of-float32"], **VECTORS}
 # Weights of four bits, as elements of the model's type.
 CASES |= {f"2-qlora-{ranks}-{checkpointing}": {
     "version": 2, "family": "llama", "ranks": ranks, "checkpointing": checkpointing, "lora_rank": 4,
@@ -83,7 +86,7 @@ CASES |= {f"{name}-lora": {**CASES[name], "lora_rank": 4, "lora_targets": ["q_pr
 CASES |= {f"2-1f1b-stage{stage}-qlora": {**CASES[f"2-1f1b-stage{stage}-lora"], "quantize": "nf4_double", "quant_storage": "bfloat16"}
           for stage in (0, 1)}
 CASES["2-1f1b-stage1-dora"] = {**CASES["2-1f1b-stage1-lora"], "dora": True}
-CASES["2-1f1b-stage0-ia3"] = {**CASES["2-1f1b-stage0"], "ia3": True, "lora_targets": ["k_proj", "v_proj", "down_proj"]}
+CASES["2-1f1b-stage0-ia3"] = {**CASES["2-1f1b-stage0"], **VECTORS}
 CASES["2-1f1b-reduced-in-float32"] = {**CASES["2-1f1b-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
 # Several chunks a rank, which the schedule gathers, lets go of and reduces one by one: all of two, three of five at a time.
 CASES |= {f"2-interleaved-{chunks}-stage{stage}": {**CASES["2-1f1b-stage0"], "stage": stage, "chunks": chunks, "layers": layers}
@@ -142,7 +145,8 @@ def test_gathers_and_reduces_what_fsdp_does(name):
     if "fsdp_compute" in case and "fsdp_reduce" not in case and "replicas" not in case:
         # Each share is cast to the shard's type, which the real log does not listen to.
         casts = [i for i in range(1, len(made)) if made[i][1] == made[i - 1][1] == "reduce"]
-        assert all(made[i][2] == 2 * made[i - 1][2] for i in casts) and len(casts) == 6
+        trained_units = 2 + ("lora_targets" not in case)  # of layers, and of the rest, which is frozen beside adapters
+        assert all(made[i][2] == 2 * made[i - 1][2] for i in casts) and len(casts) == 2 * trained_units
         made = [entry for i, entry in enumerate(made) if i not in casts]
     buffers = {tuple(entry[1:]) for entry in made if entry[0] == "input"}  # what stages receive into
     made = [entry for entry in made if entry[0] != "input"]

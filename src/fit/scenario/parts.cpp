@@ -150,8 +150,9 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   // fms-acceleration's fused LoRA has FSDP ignore the adapters and averages their gradients itself
   // (fms_acceleration_foak/utils.py: lora_adapters_switch_ddp_from_fsdp).
   const bool is_fused_lora = s.question.kernels == Kernels::fast && has_quantized_base(s.question);
-  const bool has_adapters = fsdp.version == 1 && s.question.method != Method::full;
-  if (has_adapters) {
+  // peft's policy wraps modules with a weight that is trained: IA3's vectors are in none.
+  const bool has_matrices = s.question.method != Method::full && s.question.method != Method::ia3;
+  if (fsdp.version == 1 && has_matrices) {
     fsdp.wrap.adapters = is_fused_lora ? step::WrapAdapters::ignored : step::WrapAdapters::apart;
   }
   constexpr op::Version kCheckpointsWithinLayers{4, 52};
@@ -316,7 +317,7 @@ Result<void> check_gemini(const Scenario& s) {
   }
   if (q.method != Method::full) {
     return contradiction("method", "Colossal-AI's Gemini takes no adapters (support_lora is false)",
-                         "lora,ddp:N, lora,zero2:N, lora,fsdp2:N");
+                         "--method lora,ddp:N, lora,zero2:N or lora,fsdp2:N");
   }
   if (!q.freeze.empty()) return unsupported("freeze", "frozen parts under Gemini");
   if (q.optimizer > Optimizer::adam || q.optimizer_loop != OptimizerLoop::automatic) {
@@ -377,9 +378,14 @@ Result<void> check_fsdp(const Scenario& s) {
   }
   if (q.method == Method::dora && q.division == Division::fsdp1) {
     return contradiction("method",
-                         "peft's DoRA reads its matrices outside of their modules, where FSDP's "
-                         "first version has let go of them: it ends with an error",
-                         "dora,fsdp2:N, or lora,fsdp1:N");
+                         "FSDP's first version wraps adapters by themselves (peft's policy) and "
+                         "lets go of matrices that DoRA then reads: it ends with an error",
+                         "--method dora,fsdp2:N, or lora,fsdp1:N");
+  }
+  // A layer's unit has IA3's vectors in it, where LoRA's matrices are units of their own.
+  if (q.method == Method::ia3 && q.division == Division::fsdp1 && q.lora_dtype != q.dtype) {
+    return contradiction("lora-dtype", "parameters that FSDP puts together are of one type",
+                         "the type of the weights; or --method ia3,fsdp2:N");
   }
   if (has_quantized_base(q)) HEADROOM_TRY(check_quantized_under_fsdp(q));
   if (q.method == Method::qlora && q.division == Division::fsdp1 &&
@@ -431,9 +437,9 @@ Result<void> check_tensor_parallel(const Scenario& s) {
   // Tried with transformers 5.23, peft 0.21 and bitsandbytes 0.50 on two processes.
   if (has_quantized_base(q)) {
     return contradiction("method",
-                         "transformers' plan makes DTensors of the weights, which peft and "
-                         "bitsandbytes end with an error at",
-                         "lora,tp:N, or qlora,fsdp2:N");
+                         "transformers' plan makes DTensors of the weights, and peft and "
+                         "bitsandbytes end with an error there",
+                         "--method lora,tp:N, or qlora,fsdp2:N");
   }
   if (q.method != Method::full && q.method != Method::lora) {
     return unsupported("method", "adapters other than LoRA beside tensor-parallel modules");
