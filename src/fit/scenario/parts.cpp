@@ -385,7 +385,7 @@ Result<void> check_fsdp(const Scenario& s) {
   // A layer's unit has IA3's vectors in it, where LoRA's matrices are units of their own.
   if (q.method == Method::ia3 && q.division == Division::fsdp1 && q.lora_dtype != q.dtype) {
     return contradiction("lora-dtype", "parameters that FSDP puts together are of one type",
-                         "the type of the weights; or --method ia3,fsdp2:N");
+                         "what --dtype says, as bf16; or --method ia3,fsdp2:N");
   }
   if (has_quantized_base(q)) HEADROOM_TRY(check_quantized_under_fsdp(q));
   if (q.method == Method::qlora && q.division == Division::fsdp1 &&
