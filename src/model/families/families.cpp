@@ -5,6 +5,7 @@
 #include "model/families/biogpt.h"
 #include "model/families/bloom.h"
 #include "model/families/cohere.h"
+#include "model/families/config.h"
 #include "model/families/deberta_v2.h"
 #include "model/families/distilbert.h"
 #include "model/families/electra.h"
