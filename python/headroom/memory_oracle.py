@@ -60,6 +60,7 @@ class Options:
     accumulation: int = 1
     tensor_ranks: int = 1
     sequence_parallel: bool = False
+    expert_ranks: int = 1
     loss: str = "hf"
     schedule: str = ""
     stages: int = 1
@@ -348,9 +349,10 @@ class TrainingRun:
         with self.recorder:
             model = make_model(config, options, self.device)
             if mesh is not None:
-                from headroom import tensor_ranks
+                from headroom import expert_ranks, tensor_ranks
                 self.recorder.passed_on = tensor_ranks.passed_on()
-                divide = tensor_ranks.divide_sequences if options.sequence_parallel else tensor_ranks.divide
+                divide = (expert_ranks.divide if options.expert_ranks > 1 else
+                          tensor_ranks.divide_sequences if options.sequence_parallel else tensor_ranks.divide)
                 model = divide(model, mesh)
             if has_adapter(options):
                 model = add_adapter(model, options)
@@ -568,8 +570,7 @@ def run_oracle(config, options, count_saved=True):
     register_kernels()
     torch.autograd.set_multithreading_enabled(False)
     fake = FakeTensorMode(allow_non_fake_inputs=True) if options.backend == "fake" else None
-    from headroom.tensor_ranks import mesh_of
-    with (_stages_of(options), _loss_of(options), mesh_of(options.tensor_ranks) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
+    with (_stages_of(options), _loss_of(options), _mesh_of(options) as mesh, fake or contextlib.nullcontext(), force_sdpa(options.sdpa), _gradients(options),
           as_on_a_gpu(), module_apply_for_fakes()):
         run = TrainingRun(config, options, mesh)
         construct = {"live_bytes": run.static_bytes, "peak_bytes": run.recorder.peak_bytes,
@@ -581,6 +582,13 @@ def run_oracle(config, options, count_saved=True):
                 "model_type": config.model_type, "construct": construct, **saved, "steps": steps,
                 "data_answers": answers_given(run.recorder.answers),
                 **describe_parameters(run.model)}
+
+
+def _mesh_of(options):
+    from headroom import expert_ranks, tensor_ranks
+    if options.expert_ranks > 1:
+        return expert_ranks.mesh_of(options.expert_ranks)
+    return tensor_ranks.mesh_of(options.tensor_ranks)
 
 
 def _loss_of(options):

@@ -10,8 +10,9 @@ import inspect
 
 
 @contextlib.contextmanager
-def mesh_of(ranks):
-    """The mesh of so many ranks; None for one. To be entered before FakeTensorMode is."""
+def mesh_of(ranks, shape=None, names=("tp",)):
+    """The mesh of so many ranks, in a shape of its own where one is said; None for one. To be entered before
+    FakeTensorMode is."""
     if ranks == 1:
         yield None
         return
@@ -20,7 +21,7 @@ def mesh_of(ranks):
     from torch.testing._internal.distributed.fake_pg import FakeStore
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     try:
-        yield init_device_mesh("cuda", (ranks,), mesh_dim_names=("tp",))
+        yield init_device_mesh("cuda", shape or (ranks,), mesh_dim_names=names)
     finally:
         dist.destroy_process_group()
 

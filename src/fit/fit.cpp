@@ -254,11 +254,12 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   return {};
 }
 
-// Of the whole model, of which a stage or a tensor parallel rank has a part: by its graph alone,
-// since no step of it is run.
+// Of the whole model, of which a stage, a tensor parallel rank or one with some of the experts has
+// a part: by its graph alone, since no step of it is run.
 Result<void> add_parameters(const Scenario& scenario, FitAnswer& answer) {
   HEADROOM_ASSIGN(Scenario undivided, vary(scenario, without_stages(scenario.question)));
   undivided.question.tensor_ranks = 1;
+  undivided.question.expert_ranks = undivided.build.expert_ranks = 1;
   HEADROOM_ASSIGN(GraphPointer built, built_graph_of(undivided));
   HEADROOM_ASSIGN(const GraphPointer graph, graph_of(undivided, std::move(built)));
   answer.parameter_count = model::parameter_count(*graph, false);
@@ -289,6 +290,7 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
 // A search has settings of both kinds, one setting is of one.
 Result<void> check_imbalance(const FitQuestion& question) {
   if (!question.given.contains("expert-imbalance")) return {};
+  if (question.expert_ranks > 1) return {};
   if (!question.megatron || question.megatron->routes_among_ranks()) return {};
   return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
                        "leave it out, or divide the experts among ranks");
@@ -474,8 +476,9 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.settings = scenario.traced ? settings_of_trace(scenario) : settings_of(question);
   for (const Setting& setting : scenario.derived) derive(answer.settings, setting);
   if (question.megatron) HEADROOM_TRY(add_megatron(scenario.question, answer));
-  const bool divides_layers = question.stages > 1 || question.tensor_ranks > 1;
-  if (divides_layers && !question.megatron) HEADROOM_TRY(add_parameters(scenario, answer));
+  const bool has_a_part =
+      question.stages > 1 || question.tensor_ranks > 1 || question.expert_ranks > 1;
+  if (has_a_part && !question.megatron) HEADROOM_TRY(add_parameters(scenario, answer));
   if (!reads_seq(scenario)) {
     std::erase_if(answer.settings, [](const Setting& setting) { return setting.name == "seq"; });
   }

@@ -215,7 +215,8 @@ constexpr std::array<Field, 63> kFields{{
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
       "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
-      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); gemini:N, gemini:M,tp:N "
+      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); fsdp2:M,ep:N (N of M share "
+      "a mixture's experts out); gemini:N, gemini:M,tp:N "
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
     {{"pipeline-schedule", "NAME",
@@ -317,7 +318,7 @@ constexpr std::array<Field, 63> kFields{{
     {{"freeze", "PARTS", "parameters that are not trained: embed_tokens,layers.0-15"},
      [](FitQuestion& q, std::string_view w) { return set_names("freeze", w, q.freeze); }},
     {{"expert-imbalance", "SHARE",
-      "of Megatron-LM's experts, what a rank gets of an even share: 1.2, or its least, "
+      "of experts that ranks share out, what a rank gets of an even share: 1.2, or its least, "
       "expected and most, 1:1.1:1.4, and the answer gives the peak of each"},
      [](FitQuestion& q, std::string_view w) { return set_imbalance(w, q.expert_imbalance); }},
     {{"offload", "WHAT",
@@ -521,6 +522,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
   if (q.tensor_ranks > 1 && q.division != Division::gemini) {
     add_switch("sequence-parallel", q.sequence_parallel);
   }
+  if (q.expert_ranks > 1) add("expert-imbalance", imbalance_words(q.expert_imbalance));
   if (q.nodes > 1) add("nodes", std::to_string(q.nodes));
   if (!q.link.empty()) add("link", q.link);
   if (q.division == Division::ddp) {

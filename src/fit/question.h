@@ -136,6 +136,7 @@ struct FitQuestion {
   // Between divided products each of those has its part of the sequence, as torchtitan has it.
   bool sequence_parallel = false;
   int64_t context_ranks = 1;  // that share each sequence, as context_parallel has it
+  int64_t expert_ranks = 1;   // that share a mixture's experts out, of those of a division
   int64_t stages = 1;         // of a pipeline, as torch.distributed.pipelining runs it
   int64_t stage_chunks = 1;   // of the model on each of them, where said (parts_of_stage)
   step::PipelineSchedule schedule = step::PipelineSchedule::one_forward_one_backward;
@@ -255,10 +256,10 @@ struct QuestionFlag {
   if (is_said || question.stages == 1) return question.grad_accum;
   return question.stages * (step::is_mirrored(question.schedule) ? 2 : 1);
 }
-// accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
+// accelerate/utils/fsdp_utils.py, fsdp2_prepare_model; transformers/distributed/fsdp.py.
 [[nodiscard]] inline bool shards_ends(const FitQuestion& question) {
   return question.division == Division::fsdp2 && question.stages == 1 &&
-         question.shard_ends.value_or(question.accelerate);
+         question.shard_ends.value_or(question.accelerate || question.expert_ranks > 1);
 }
 // Whether what adapters stand beside is quantized.
 [[nodiscard]] inline bool has_quantized_base(const FitQuestion& question) {

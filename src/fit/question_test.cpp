@@ -203,6 +203,10 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   EXPECT_EQ(division_words(question), ",fsdp2:1,cp:8");
   ASSERT_TRUE(question.set("seq", "4095"));
   EXPECT_EQ(part_of_sequence(question), 512);
+  ASSERT_TRUE(question.set("method", "fsdp2:8,replicate:2,ep:4"));
+  EXPECT_EQ(question.expert_ranks, 4);
+  EXPECT_EQ(devices_of(question), 16);
+  EXPECT_EQ(division_words(question), ",fsdp2:8,replicate:2,ep:4");
   ASSERT_TRUE(question.set("method", "tp:2"));
   EXPECT_EQ(question.division, Division::none);
   EXPECT_EQ(division_words(question), ",tp:2");

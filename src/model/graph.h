@@ -99,7 +99,8 @@ enum class RegionKind : uint8_t {
   head_weight,  // a copy of lm_head's weight in another type, beside the weight itself
   logits,       // a copy of the logits, outside of the head
   loss,
-  whole,  // all that torch.compile is given at once (step/transform/enclose.h)
+  experts,  // those that a rank has of a mixture's, with the exchange of rows around them
+  whole,    // all that torch.compile is given at once (step/transform/enclose.h)
   other
 };
 

@@ -42,6 +42,10 @@ struct BuildOptions {
   // Rows that the router sends to each expert, for code whose sizes depend on it (a loop over
   // experts). Empty: every expert gets its share, the first ones what is left over.
   std::vector<int64_t> tokens_per_expert;
+  // That share the experts out (expert_exchange.h), and of what even routing would send to one of
+  // them, what the one that is built for gets.
+  int64_t expert_ranks = 1;
+  double expert_share = 1;
   op::Version transformers{5, 23};
   bool training = true;               // dropouts are on
   bool labels = true;                 // the forward function computes a loss

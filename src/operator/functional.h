@@ -237,6 +237,13 @@ Tensor flash_attention(Eager& e, const Tensor& query, const Tensor& key, const T
 Tensor ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
                       bool causal, int64_t ranks);
 
+// --- ranks that share experts out (expert_exchange.cpp) ------------------------------------------
+// Of self [n, ...] each rank gets what is for its experts, and this one gets `rows` in their place.
+// The gradients go back.
+Tensor exchange_rows(Eager& e, const Tensor& self, int64_t rows);
+// The host waits for what `self` holds; the same tensor.
+Tensor read_back(Eager& e, const Tensor& self);
+
 // --- a tensor-parallel rank's (parallel.cpp) -----------------------------------------------------
 // What a column-parallel module takes: as it is. Its gradient is summed over the ranks.
 Tensor parallel_input(Eager& e, const Tensor& self);

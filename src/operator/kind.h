@@ -155,6 +155,8 @@ enum class OpGroup : uint8_t {
   X(reduce_scatter, communication)   \
   X(all_reduce, communication)       \
   X(send_receive, communication)     \
+  X(all_to_all, communication)       \
+  X(read_back, memory)               \
   X(parallel_input, none)            \
   X(parallel_weight, none)           \
   X(parallel_bias, none)             \
@@ -166,6 +168,7 @@ enum class OpGroup : uint8_t {
   X(parallel_gather_sequence, none)  \
   X(parallel_scatter_sequence, none) \
   X(parallel_loss, none)             \
+  X(exchange_rows, none)             \
   X(head_in_chunks, none)            \
   X(empty, none)                     \
   X(view, none)                      \

@@ -113,9 +113,17 @@ Tensor index_pairs(Eager& e, const Tensor& self, const Tensor& first, const Tens
 }
 
 Tensor index_put(Eager& e, const Tensor& self, const Tensor& index, const Tensor& value) {
-  GradMode no_grad(e, false);
   e.kernel(OpKind::index_put, 0, index.bytes() + value.bytes(), value.bytes());
-  return rebased(e, self);
+  Tensor out = rebased(e, self);
+  if (Node* node = e.history("IndexPutBackward0", {&self, &value}, {&out})) {
+    node->save(index);
+    node->apply = [](Eager& eager, Node& n, Grads& g, Grads& result) {
+      if (n.needs(0)) result[0] = clone(eager, g[0]);
+      if (n.needs(1)) result[1] = op::index(eager, g[0], n.saved[0]);
+    };
+    e.finish(*node);
+  }
+  return out;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace headroom::step {
 
@@ -50,6 +51,8 @@ struct Root {
 struct Unit {
   const ShardedUnit* what = nullptr;
   Root* root = nullptr;
+  int64_t ranks = 1;  // that it is divided among
+  RankGroup group;    // these, where they are not all that share what is trained
   std::vector<ShardedParameter> parameters;
   int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
   int64_t cast_bytes = 0;      // of those that are cast to be gathered
@@ -59,6 +62,7 @@ struct Unit {
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
+  bool is_asked_for = false;  // of one rank alone, which gathers nothing
   bool is_whole = false;
   [[nodiscard]] bool is_root() const { return root->units.front() == this; }
 };
@@ -75,6 +79,12 @@ class Fsdp2 final : public ShardedMethod {
       auto unit = std::make_unique<Unit>();
       unit->what = &what;
       unit->root = roots_[what.chunk].get();
+      unit->ranks = options.ranks;
+      if (what.is_experts && options.expert_ranks > 1) {
+        unit->ranks /= options.expert_ranks;
+        unit->group = {static_cast<int32_t>(unit->ranks),
+                       static_cast<int32_t>(options.expert_ranks)};
+      }
       units_.push_back(std::move(unit));
     }
     // The last ones are the roots', and come first.
@@ -186,7 +196,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     const Tensor loaded = eager_.empty(parameter.shape, made.type);
     op::Dims rows = parameter.shape;
-    rows[0] = (rows[0] + options_.ranks - 1) / options_.ranks;
+    rows[0] = (rows[0] + unit.ranks - 1) / unit.ranks;
     made.share = op::product(rows);
     made.rows = std::move(rows);
     if (!options_.offload) {
@@ -196,7 +206,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     // What is cast before it is gathered reads as if it were not (torchao's Float8Tensor).
     const DType element = parameter.float8 ? DType::f8 : made.gathered_type;
-    made.whole = eager_.empty({made.share * options_.ranks}, element);
+    made.whole = eager_.empty({made.share * unit.ranks}, element);
     eager_.release_storage(made.whole);
     made.leaf = eager_.alias(made.whole, parameter.shape, op::contiguous_strides(parameter.shape));
     made.leaf->base = Tensor();
@@ -213,12 +223,14 @@ class Fsdp2 final : public ShardedMethod {
   // (get_all_gather_streams).
   void gather(Unit& unit, uint32_t stream = kGatherStream) {
     if (unit.gathered || unit.is_whole || unit.parameters.empty()) return;
+    unit.is_asked_for = unit.ranks == 1;
+    if (unit.is_asked_for) return;
     const StreamScope on_stream(recorder_, stream);
     CategoryScope scope(recorder_, Category::gathered);
     const std::vector<Tensor> shares = shares_to_gather(unit);
-    unit.gathered = eager_.empty({unit.gathered_bytes * options_.ranks}, DType::u8);
+    unit.gathered = eager_.empty({unit.gathered_bytes * unit.ranks}, DType::u8);
     unit.gather = recorder_.begin_collective(op::OpKind::all_gather, unit.gathered_bytes,
-                                             unit.gathered.bytes());
+                                             unit.gathered.bytes(), unit.group);
   }
 
   // What is copied into the buffer, where that is no block of the rank's own: all that is cast in
@@ -244,19 +256,34 @@ class Fsdp2 final : public ShardedMethod {
 
   // wait_for_unshard
   void copy_out(Unit& unit) {
-    if (!unit.gathered) return;
+    if (!unit.gathered && !unit.is_asked_for) return;
     // The last unit's buffer stays until this function is done, as a variable of Python's does.
     const Tensor before = unit.root->copied;
     if (unit.state == State::forward) unit.root->copied = Tensor();
+    unit.is_whole = true;
+    if (std::exchange(unit.is_asked_for, false)) return copy_own(unit);
     CategoryScope scope(recorder_, Category::gathered);
     for (const ShardedParameter& parameter : unit.parameters) {
       eager_.restore_storage(parameter.whole);
     }
     recorder_.await(unit.gather);
     eager_.kernel(op::OpKind::copy, 0, unit.gathered.bytes(), unit.gathered.bytes());
-    unit.is_whole = true;
     if (unit.state == State::forward) unit.root->copied = unit.gathered;
     unit.gathered = Tensor();
+  }
+
+  // Of one rank alone: each parameter is copied by itself, cast or from the host.
+  void copy_own(const Unit& unit) {
+    for (const ShardedParameter& parameter : unit.parameters) {
+      Tensor share = parameter.shard;
+      if (options_.offload) share = eager_.empty(parameter.rows, parameter.type);
+      if (parameter.type != parameter.gathered_type) {
+        share = op::to(eager_, share, parameter.gathered_type);
+      }
+      CategoryScope scope(recorder_, Category::gathered);
+      eager_.restore_storage(parameter.whole);
+      eager_.kernel(op::OpKind::copy, 0, parameter.whole.bytes(), parameter.whole.bytes());
+    }
   }
 
   void let_go(Unit& unit) {
@@ -317,7 +344,9 @@ class Fsdp2 final : public ShardedMethod {
     }
     if (eager_.grad_enabled()) watch_outputs(unit, frame);
     unit.state = State::idle;
-    if (unit.is_root()) unit.root->copied = Tensor();
+    // The outermost whose forward runs lets go of it (iter_forward_root): a part that a checkpoint
+    // runs again has no other around it.
+    if (unit.is_root() || is_backward_) unit.root->copied = Tensor();
   }
 
   void watch_outputs(Unit& unit, const Frame& frame) {
@@ -387,7 +416,7 @@ class Fsdp2 final : public ShardedMethod {
     {
       CategoryScope scope(recorder_, Category::communication);
       Tensor& reduced = unit.root->reduced;
-      reduced = eager_.empty({share * options_.ranks}, type);
+      reduced = eager_.empty({share * unit.ranks}, type);
       eager_.kernel(op::OpKind::copy, 0, reduced.bytes(), reduced.bytes());
     }
     for (ShardedParameter* parameter : with_gradient) {
@@ -418,8 +447,12 @@ class Fsdp2 final : public ShardedMethod {
                           is_cast && has_replicas ? Category::communication : Category::gradient);
       output = eager_.empty({share}, type);
     }
-    unit.root->reduction = recorder_.begin_collective(op::OpKind::reduce_scatter,
-                                                      unit.root->reduced.bytes(), output.bytes());
+    if (unit.ranks == 1) {
+      divide_own(output);
+    } else {
+      unit.root->reduction = recorder_.begin_collective(
+          op::OpKind::reduce_scatter, unit.root->reduced.bytes(), output.bytes(), unit.group);
+    }
     if (has_replicas) {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
     }
@@ -427,6 +460,15 @@ class Fsdp2 final : public ShardedMethod {
     if (!is_cast) return output;
     const StreamScope on_stream(recorder_, has_replicas ? kAllReduceStream : kReduceStream);
     return op::to(eager_, output, kept);
+  }
+
+  // What one rank alone has is divided by how many batches it comes from, into a block of its own.
+  void divide_own(const Tensor& output) {
+    const StreamScope on_stream(recorder_, kReduceStream);
+    CategoryScope scope(recorder_, Category::temporary);
+    const Tensor divided = eager_.empty(output.sizes(), output.dtype());
+    eager_.kernel(op::OpKind::div, 0, output.bytes(), divided.bytes());
+    eager_.kernel(op::OpKind::copy, 0, divided.bytes(), output.bytes());
   }
 
   // Which units' forward a node made an output of; nodes are recognised, and held alone where

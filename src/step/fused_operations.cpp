@@ -192,6 +192,10 @@ std::vector<Tensor> run_fused(Eager& e, const model::Operation& operation,
       return {op::parallel_scatter_sequence(e, in[0], a.ints[0], gathers_of(a))};
     case OpKind::head_in_chunks:
       return {head_in_chunks(e, in[0], in[1], in[2], HeadInChunks::from(a))};
+    case OpKind::read_back:
+      return {op::read_back(e, in[0])};
+    case OpKind::exchange_rows:
+      return {op::exchange_rows(e, in[0], a.ints[0])};
     case OpKind::parallel_loss:
       return {op::parallel_loss(e, in[0], in[1])};
     case OpKind::fast_rms_norm:

@@ -37,6 +37,9 @@ struct FsdpOptions {
   int64_t ranks = 1;  // that a unit is divided among
   int64_t replicas =
       1;  // of those, whose shares of gradients are reduced once more: hybrid sharding
+  // That have different experts of a mixture (a divisor of ranks): a mixture's experts are a unit
+  // of their own, divided among the others (transformers' DistributedConfig(ep_size=...)).
+  int64_t expert_ranks = 1;
   WrapOptions wrap;
   // Mixed precision: units are gathered and reduced in this type, and trained shards are float32,
   // as accelerate has them. Nothing: all in the parameters' own.

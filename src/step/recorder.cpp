@@ -104,7 +104,8 @@ void Recorder::run_collective(op::OpKind kind, int64_t bytes_in, int64_t bytes_o
 
 void Recorder::on_collective(const op::KernelWork& work) {
   const bool is_sent = work.kind == op::OpKind::send_receive;
-  write(work, is_sent ? Peers::context : Peers::tensor);
+  const bool is_exchanged = work.kind == op::OpKind::all_to_all;
+  write(work, is_sent ? Peers::context : is_exchanged ? Peers::expert : Peers::tensor);
   const uint32_t collective = collectives_++;
   if (is_sent) {
     sent_ = collective;

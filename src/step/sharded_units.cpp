@@ -52,7 +52,13 @@ class Units {
       }
     }
     for (const model::Region& region : graph_.regions) {
-      if (region.kind == RegionKind::layer) units.push_back(unit_of_layer(region));
+      if (region.kind != RegionKind::experts) continue;
+      units.push_back(unit_of_region(region, 0));
+      units.back().is_experts = true;
+    }
+    for (const model::Region& region : graph_.regions) {
+      if (region.kind != RegionKind::layer) continue;
+      units.push_back(unit_of_region(region, options_.inside_checkpoints ? 1 : 0));
     }
     if (options_.ends) add_ends(units);
     std::ranges::stable_sort(units, {}, [](const ShardedUnit& unit) { return unit.end; });
@@ -107,10 +113,11 @@ class Units {
     return unit;
   }
 
-  ShardedUnit unit_of_layer(const model::Region& region) {
+  // `inset` instructions within the region's own.
+  ShardedUnit unit_of_region(const model::Region& region, uint32_t inset) {
     ShardedUnit unit;
-    unit.begin = region.begin + (options_.inside_checkpoints ? 1 : 0);
-    unit.end = region.end - (options_.inside_checkpoints ? 1 : 0);
+    unit.begin = region.begin + inset;
+    unit.end = region.end - inset;
     unit.inputs = region.inputs;
     unit.outputs = region.outputs;
     for (uint32_t i = 0; i < graph_.parameters.size(); ++i) {

@@ -22,6 +22,7 @@ struct ShardedUnit {
   std::vector<model::ValueId> outputs;
   uint32_t chunk = 0;        // of the graph's
   bool stays_whole = false;  // behind its forward
+  bool is_experts = false;   // of a mixture, within a layer's
 };
 
 // Inner units before those around them; the last are the roots', around all instructions of a chunk

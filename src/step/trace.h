@@ -18,9 +18,10 @@ enum class Phase : uint8_t { construct, input, forward, loss, backward, clip, op
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 // Who takes part in a collective: the ranks that share what is trained, those that share each
-// product (tensor parallelism), a neighbour that shares the sequence, a stage of a pipeline.
-enum class Peers : uint8_t { none, data, tensor, context, pipeline };
-inline constexpr size_t kPeers = 5;
+// product (tensor parallelism), a neighbour that shares the sequence, a stage of a pipeline, those
+// that share experts out.
+enum class Peers : uint8_t { none, data, tensor, context, pipeline, expert };
+inline constexpr size_t kPeers = 6;
 
 // Instead of a number: all collectives that have begun.
 inline constexpr uint16_t kAwaitsAll = UINT16_MAX;

@@ -53,6 +53,7 @@ Category category_within(RegionKind kind) {
     case RegionKind::attention:
     case RegionKind::core_attention:
     case RegionKind::mlp:
+    case RegionKind::experts:
     case RegionKind::whole:
     case RegionKind::other:
       return Category::temporary;

@@ -97,7 +97,9 @@ void carry_out(const OperatorCall& call, double seconds, const Pace& pace, Strea
   const bool has_host = pace.host.launch > 0;
   if (!is_collective(call)) {
     at.now += pace.kernels * seconds;
-    if (has_host && call.kind == op::OpKind::nonzero) at.host = at.now;
+    const bool is_waited_for =
+        call.kind == op::OpKind::nonzero || call.kind == op::OpKind::read_back;
+    if (has_host && is_waited_for) at.host = at.now;
     return;
   }
   const bool is_ahead = call.kind == op::OpKind::all_gather && !call.follows &&
@@ -113,7 +115,10 @@ void carry_out(const OperatorCall& call, double seconds, const Pace& pace, Strea
 // between its beginning and its end that it could run beside. (A gather of parameters may have
 // begun before.)
 bool is_blocking(const OperatorCall& call, const OperatorCall& next) {
-  if (call.peers != step::Peers::tensor && call.peers != step::Peers::context) return false;
+  if (call.peers != step::Peers::tensor && call.peers != step::Peers::context &&
+      call.peers != step::Peers::expert) {
+    return false;
+  }
   if (call.peers == step::Peers::context && call.kind == op::OpKind::all_gather) return false;
   return next.awaits == 1 || next.awaits == step::kAwaitsAll;
 }

@@ -82,6 +82,7 @@ Members members_of(const OperatorCall& call, const Division& division) {
   if (call.peers == step::Peers::tensor) return {tensor_members(call, division), 1};
   if (call.peers == step::Peers::context) return {division.context_ranks, division.tensor_ranks};
   if (call.peers == step::Peers::pipeline) return {2, division.stages_apart};
+  if (call.peers == step::Peers::expert) return {division.expert_ranks, division.tensor_ranks};
   const bool is_among_replicas = call.kind == op::OpKind::all_reduce && division.replicas > 1;
   if (!is_among_replicas) return {division.ranks, division.tensor_ranks};
   return {division.replicas, division.tensor_ranks * division.ranks};
@@ -189,10 +190,12 @@ class Pricer {
                         {.group = group.members, .message = static_cast<int64_t>(message)});
     HEADROOM_ASSIGN(price.time, model_.predict(made, own_path(group)));
     if (goes_over_network(group)) {
-      // What the node's network gives, which its groups share.
+      // What the node's network gives, which its groups share; where all send to all, each device
+      // sends by its own way.
       const auto node = static_cast<double>(question_.cluster.devices_per_node);
-      const BytesPerSecond rate{question_.cluster.network.value * node /
-                                static_cast<double>(group.beside)};
+      const double shared = node / static_cast<double>(group.beside);
+      const bool is_to_all = call.kind == op::OpKind::all_to_all;
+      const BytesPerSecond rate{question_.cluster.network.value * (is_to_all ? 1 : shared)};
       HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group, rate)));
       if (outside.seconds > price.time.seconds) price.time = outside;
     }

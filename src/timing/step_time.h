@@ -46,6 +46,7 @@ struct Division {
   int64_t tensor_ranks = 1;   // that each product is divided among, neighbours
   int64_t context_ranks = 1;  // that share a sequence, in a ring
   int64_t stages_apart = 1;   // devices from a stage of a pipeline to the next
+  int64_t expert_ranks = 1;   // that share experts out, neighbours
 };
 
 struct StepTime {

@@ -170,6 +170,22 @@ TEST_F(StepTimeTest, TensorParallelRanksSendWithinTheirNode) {
   EXPECT_GT(across, 5 * within);
 }
 
+// What all send to all is as much as a ring gathers; out of a node each device sends it alone.
+TEST_F(StepTimeTest, RowsOfExpertsGoToEveryRank) {
+  OperatorCall call = collective(OpKind::all_to_all, Phase::forward, kBlock, kBlock);
+  call.peers = step::Peers::expert;
+  const Division division{.ranks = 16, .expert_ranks = 16};
+  const OperatorCall gather = collective(OpKind::all_gather, Phase::forward, kBlock / 16, kBlock);
+  const Cluster one_node{16, {}};
+  EXPECT_NEAR(time_of({call}, division, one_node).seconds,
+              time_of({gather}, division, one_node).seconds, 1e-9);
+  const Cluster two_nodes{8, BytesPerSecond{5e9}};
+  EXPECT_GT(time_of({call}, division, two_nodes).seconds,
+            4 * time_of({gather}, division, two_nodes).seconds);
+  const step::StepTrace trace = trace_of({call});
+  EXPECT_DOUBLE_EQ(sent_bytes(trace, division), 15.0 / 16 * kBlock);
+}
+
 // Each kind of peers has a stream of its own: neither waits for the other's turn.
 TEST_F(StepTimeTest, CollectivesAmongOtherPeersRunBesideEachOther) {
   OperatorCall data = collective(OpKind::all_reduce, Phase::backward, kBlock, kBlock);

@@ -22,13 +22,14 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 from torch.distributed.fsdp import _flat_param, _runtime_utils
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param, _fsdp_param_group
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-from headroom.pipeline_ranks import PipelineSteps, nothing_sent, parts_of_rank  # noqa: E402 (from this tree)
+from headroom.expert_ranks import even_rows  # noqa: E402 (from this tree)
+from headroom.pipeline_ranks import PipelineSteps, nothing_sent, parts_of_rank  # noqa: E402
 
 class Log:
     """Listens to FSDP's own functions."""
@@ -80,6 +81,15 @@ class Log:
                 if tensor.untyped_storage().size() == 0:
                     self.add("alloc", tensor)
             copy(itself)
+
+        own = _fsdp_param_group.alloc_storage
+
+        def copies_own(tensor):  # of a group of one, which gathers nothing
+            if tensor.untyped_storage().size() == 0:
+                self.add("alloc", tensor)
+            own(tensor)
+
+        _fsdp_param_group.alloc_storage = copies_own
 
         def frees(itself):
             for tensor in itself.all_gather_outputs:
@@ -194,6 +204,8 @@ def wrapped_model(case):
             model.enable_input_require_grads()
         model = get_peft_model(model, adapters_of(case, "CAUSAL_LM"))
         policy = fsdp_auto_wrap_policy(model)
+    if "expert_ranks" in case:
+        return share_experts_out(model, case), config
     if case["version"] == 2:
         return shard_fully(model, classes, case), config
     precision = None
@@ -205,6 +217,16 @@ def wrapped_model(case):
     return FullyShardedDataParallel(
         model, auto_wrap_policy=policy, use_orig_params=True, mixed_precision=precision,
         device_id=torch.device("cpu")), config
+
+
+def share_experts_out(model, case):
+    """As from_pretrained(distributed_config=...) does between construction and loading."""
+    from transformers.distributed import DistributedConfig
+    from transformers.distributed.utils import initialize_distributed_mesh
+
+    config = DistributedConfig(fsdp_size=case["ranks"], ep_size=case["expert_ranks"],
+                               dp_replicate_size=case.get("replicas", 1))
+    return type(model).maybe_distribute_model(model, config, initialize_distributed_mesh(config)[1])
 
 
 def shard_fully(model, classes, case):
@@ -290,6 +312,8 @@ def run(case, log):
                 for parameter in model.parameters():
                     parameter.grad = None
             return log.entries
+        if "expert_ranks" in case:
+            stack.enter_context(even_rows())
         model, config = wrapped_model(case)
         log.entries = []
         log.keeps_reduced = "replicas" in case and "fsdp_compute" in case

@@ -32,6 +32,9 @@ from headroom.pipeline_ranks import PipelineSteps, parts_of_rank  # noqa: E402 (
 
 SMALLEST = 64  # bytes; below, ZeRO has numbers: norms, flags
 
+# By transformers, as each rank loads its own.
+LOADED_IN_PARTS = ("tensor", "experts")
+
 
 def is_called_by_zero():
     """Whether DeepSpeed's optimizer called, and not a model that it hangs on."""
@@ -129,7 +132,7 @@ def live_bytes(case, model, optimizer, blocks):
     views = {local(g).untyped_storage().data_ptr() for g in gradients}
     states = [s for state in optimizer.state.values() for s in state.values() if s.dim() > 0]
     return {
-        "parameters": (shown_bytes if case["method"] == "tensor" else bytes_of)(
+        "parameters": (shown_bytes if case["method"] in LOADED_IN_PARTS else bytes_of)(
             list(model.parameters()) + list(model.buffers()) + list(scales_of(model))),
         "gradients": bytes_of(gradients),
         "states": bytes_of(states),
@@ -172,7 +175,7 @@ def scales_of(model):
         yield states[0].state2.code
 
 
-def saved_for_tensor_ranks(case, folder):
+def saved_for_ranks(case, folder):
     """A folder with the model, from which each rank loads its own part."""
     model, _ = built(case)
     path = os.path.join(folder, f"model{len(os.listdir(folder))}")
@@ -181,13 +184,14 @@ def saved_for_tensor_ranks(case, folder):
 
 
 def loaded_in_parts(case):
-    """transformers' own tensor parallelism, and FSDP around it."""
+    """transformers' own tensor and expert parallelism, and FSDP around them."""
     from transformers.distributed import DistributedConfig
 
-    ranks = case["ranks"] // case["tensor_ranks"]
+    tensor_ranks = case.get("tensor_ranks", 1)
     model = AutoModelForCausalLM.from_pretrained(
         case["path"], dtype=torch.bfloat16, attn_implementation="eager",
-        distributed_config=DistributedConfig(tp_size=case["tensor_ranks"], fsdp_size=ranks))
+        distributed_config=DistributedConfig(tp_size=tensor_ranks, fsdp_size=case["ranks"] // tensor_ranks,
+                                             ep_size=case.get("expert_ranks", 1)))
     return model.train(), model.config
 
 
@@ -305,7 +309,7 @@ def train_by_zero(case):
 
 
 def wrapped(model, case):
-    if case["method"] == "tensor":
+    if case["method"] in LOADED_IN_PARTS:
         return model
     if case["method"] == "ddp":
         return DistributedDataParallel(model, **case.get("arguments", {}))
@@ -332,7 +336,7 @@ def watch_forward(model, blocks):
 
 def train(case):
     blocks = Blocks()
-    model, config = (loaded_in_parts if case["method"] == "tensor" else built)(case)
+    model, config = (loaded_in_parts if case["method"] in LOADED_IN_PARTS else built)(case)
     watch_forward(model, blocks)
     ids = torch.zeros(2, 16, dtype=torch.int64) % config.vocab_size
     live = []
@@ -422,8 +426,8 @@ def main():
     done = [None] * len(cases)
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
-            if case["method"] == "tensor":
-                case["path"] = saved_for_tensor_ranks(case, folder)
+            if case["method"] in LOADED_IN_PARTS:
+                case["path"] = saved_for_ranks(case, folder)
         for ranks in sorted({case["ranks"] for case in cases}):
             indices = [i for i, case in enumerate(cases) if case["ranks"] == ranks]
             for i, logs in zip(indices, run_together(ranks, [cases[i] for i in indices], folder)):

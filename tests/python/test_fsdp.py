@@ -76,6 +76,15 @@ CASES |= {f"2-qlora-{ranks}-{checkpointing}": {
     "lora_targets": TARGETS, "quantize": "nf4_double", "quant_storage": "bfloat16"}
           for ranks, checkpointing in ((2, "none"), (3, "reentrant"), (4, "non_reentrant"))}
 
+# Experts shared out as transformers has it: a unit of their own, of as many ranks as have the same ones.
+CASES |= {f"2-experts-{ranks}-{expert_ranks}-{checkpointing}": {
+    "version": 2, "family": "mixtral", "changes": (("num_local_experts", 4),), "ranks": ranks, "expert_ranks": expert_ranks, "ends": True,
+    "checkpointing": checkpointing} for ranks, expert_ranks, checkpointing in (
+        (2, 2, "none"), (4, 2, "none"), (2, 2, "non_reentrant"), (4, 2, "reentrant"), (8, 4, "non_reentrant"))}
+CASES["2-experts-shared"] = {**CASES["2-experts-4-2-none"], "family": "deepseek_v3", "changes": (("n_routed_experts", 4),)}
+CASES["2-experts-accumulated"] = {**CASES["2-experts-4-2-none"], "accumulation": 2}
+CASES["2-experts-replicas"] = {**CASES["2-experts-4-2-none"], "replicas": 2}
+
 # Stages of a pipeline.
 CASES |= {f"2-{schedule}-stage{stage}": {
     "version": 2, "family": "llama", "ranks": 2, "checkpointing": "none", "accumulation": 4, "schedule": schedule,
@@ -102,18 +111,23 @@ CASES["2-interleaved-reduced-in-float32"] = {**CASES["2-interleaved-5-stage1"], 
 
 
 @functools.lru_cache
-def config_of(family, layers):
+def changed_config(family, changes):
     path = step_dump.CONFIGS / f"{family}.json"
-    if layers is None:
+    if not changes:
         return path
-    deeper = Path(tempfile.mkdtemp()) / "config.json"
-    deeper.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "num_hidden_layers": layers}))
-    return deeper
+    changed = Path(tempfile.mkdtemp()) / "config.json"
+    changed.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **dict(changes)}))
+    return changed
+
+
+def config_of(case):
+    layers = (("num_hidden_layers", case["layers"]),) if "layers" in case else ()
+    return changed_config(case["family"], case.get("changes", ()) + layers)
 
 
 @functools.lru_cache
 def real_logs():
-    cases = [{**case, "steps": 2, "config": str(config_of(case["family"], case.get("layers")))} for case in CASES.values()]
+    cases = [{**case, "steps": 2, "config": str(config_of(case))} for case in CASES.values()]
     done = subprocess.run([sys.executable, str(Path(__file__).with_name("fsdp_log.py"))],
                           input=json.dumps(cases), capture_output=True, text=True, timeout=600,
                           check=False)
@@ -125,7 +139,7 @@ def ours(case, log):
     words = {"fsdp": case["version"], "ranks": case["ranks"], "checkpointing": case["checkpointing"], "dtype": "bf16",
              "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": log,
              "no_sync": int(case.get("no_sync", False))}
-    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation", "schedule", "stages", "stage", "chunks"):
+    for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation", "schedule", "stages", "stage", "chunks", "expert_ranks"):
         if key in case:
             words[key] = case[key]
     words |= {"fsdp_ends": int(case.get("ends", False)), "fsdp_reshards": case.get("reshards", "layers")}
@@ -135,7 +149,7 @@ def ours(case, log):
         words |= {"quantize": case["quantize"], "quant_storage": "bf16"}
     if "fsdp_compute" in case:
         words["dtype"] = "f32"
-    return step_dump.run(config_of(case["family"], case.get("layers")), **words)
+    return step_dump.run(config_of(case), **words)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -143,6 +143,11 @@ TENSOR = {
 # So that heads come out even.
 EVEN = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64}
 TENSOR = {name: {**case, "tensor_ranks": 2, "config_changes": EVEN} for name, case in TENSOR.items()}
+EXPERTS = {
+    "mixtral-2-2": {"family": "mixtral", "ranks": 2, "expert_ranks": 2, "config_changes": {"num_local_experts": 4}},
+    "qwen3_moe-4-2": {"family": "qwen3_moe", "ranks": 4, "expert_ranks": 2, "config_changes": {"num_experts": 4}},
+    "olmoe-4-4": {"family": "olmoe", "ranks": 4, "expert_ranks": 4, "config_changes": {"num_experts": 8}},
+}
 PIPELINE = {
     "1f1b-2": {"ranks": 2, "schedule": "1f1b"},
     "gpipe-2": {"ranks": 2, "schedule": "gpipe"},
@@ -156,6 +161,7 @@ PIPELINE = {name: {**case, "family": "llama", "accumulation": 4, "config_changes
 CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items()},
          **{f"fsdp2-{name}": {"method": "fsdp2", **case} for name, case in FSDP2.items()},
          **{f"tensor-{name}": {"method": "tensor", **case} for name, case in TENSOR.items()},
+         **{f"experts-{name}": {"method": "experts", **case} for name, case in EXPERTS.items()},
          **{f"pipeline-{name}": {"method": "pipeline", **case} for name, case in PIPELINE.items()},
          **{f"zero{name}": {"method": "zero", **case} for name, case in ZERO.items()},
          **{f"zero3-{name}": {"method": "zero3", **case} for name, case in ZERO3.items()},
@@ -210,6 +216,8 @@ def words_of(case):
         words["tensor_ranks"] = case["tensor_ranks"]
         if case["ranks"] > case["tensor_ranks"]:
             words |= {"fsdp": 2, "ranks": case["ranks"] // case["tensor_ranks"]}
+    elif case["method"] == "experts":
+        words |= {"fsdp": 2, "fsdp_ends": 1, "ranks": case["ranks"], "expert_ranks": case["expert_ranks"]}
     elif case["method"] == "pipeline":
         words |= {"schedule": case["schedule"], "stages": case["ranks"], "chunks": case.get("chunks", 1)}
     elif case["method"] == "fsdp2":
@@ -284,12 +292,12 @@ def test_a_rank_of_fsdp2_holds_what_a_real_one_holds(name, tmp_path):
             assert all(held[kind] <= most[kind] for kind in kinds), rank
 
 
-@pytest.mark.parametrize("name", matrix.in_turns(cases_of("tensor"), QUICK))
-def test_a_tensor_parallel_rank_holds_what_a_real_one_holds(name, tmp_path):
+@pytest.mark.parametrize("name", matrix.in_turns(cases_of("tensor") + cases_of("experts"), QUICK))
+def test_a_rank_with_a_part_of_modules_holds_what_a_real_one_holds(name, tmp_path):
     """The first; a later one's part of what does not come out even is smaller."""
     kinds = ("parameters", "gradients", "states")
     expected = list(holdings(ours(CASES[name], tmp_path, "live"), kinds))
-    seen = real_ranks("tensor")[name][0]
+    seen = real_ranks(CASES[name]["method"])[name][0]
     assert [[phase, {kind: held[kind] for kind in kinds}] for phase, held in seen["live"]] == expected
 
 

@@ -92,6 +92,7 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.version = std::atoi(words["fsdp"].c_str());
     fsdp.ranks = std::max(1, std::atoi(words["ranks"].c_str()));
     fsdp.replicas = std::max(1, std::atoi(words["replicas"].c_str()));
+    fsdp.expert_ranks = std::max(1, std::atoi(words["expert_ranks"].c_str()));
     fsdp.weights = weights;
     fsdp.compute = headroom::op::parse_dtype(words["fsdp_compute"]);
     fsdp.reduce = headroom::op::parse_dtype(words["fsdp_reduce"]);
@@ -518,6 +519,7 @@ int main(int argc, char** argv) {
   if (const int length = std::atoi(words["decoder_seq"].c_str()); length > 0) {
     build.decoder_sequence = length;
   }
+  build.expert_ranks = std::max(1, std::atoi(words["expert_ranks"].c_str()));
   build.checkpointing = is_checkpointed(words);
   build.compiled = words["compile"] == "model";
   // transformers makes none beside checkpoints.

@@ -1,5 +1,6 @@
 #include "fit/scenario/graph.h"
 
+#include "fit/scenario/expert_parallel.h"
 #include "fit/scenario/stage_adapters.h"
 #include "step/transform/autocast.h"
 #include "step/transform/chunked_loss.h"
@@ -163,6 +164,7 @@ Result<GraphPointer> built_graph_of(const Scenario& s) {
   }
   HEADROOM_ASSIGN(model::Graph graph,
                   model::build_graph(s.model->view(), s.build, {s.question.assume}));
+  if (s.question.expert_ranks > 1) HEADROOM_TRY(check_shared_out(graph));
   return std::make_shared<const model::Graph>(std::move(graph));
 }
 

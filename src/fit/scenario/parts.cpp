@@ -2,6 +2,7 @@
 
 #include "fit/optimizer_words.h"
 #include "fit/scenario/errors.h"
+#include "fit/scenario/expert_parallel.h"
 #include "fit/scenario/pipeline.h"
 #include "fit/scenario/zero.h"
 #include "step/transform/liger.h"
@@ -141,6 +142,7 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
   fsdp.version = s.question.division == Division::fsdp1 ? 1 : 2;
   fsdp.ranks = s.question.ranks * s.question.context_ranks;  // torchtitan's dp_shard_cp
   fsdp.replicas = s.question.replicas;
+  fsdp.expert_ranks = s.question.expert_ranks;
   fsdp.weights = s.train.weights;
   fsdp.offload = s.question.offload == Offload::parameters;
   fsdp.sync_each_batch = syncs_each_batch(s.question);
@@ -512,6 +514,7 @@ Result<void> check_division(const Scenario& s) {
   if (s.traced) return unsupported("method", "a traced module among several GPUs");
   if (s.question.stages > 1) HEADROOM_TRY(check_pipeline(s));
   if (s.question.context_ranks > 1) HEADROOM_TRY(check_context_parallel(s.question));
+  if (s.question.expert_ranks > 1) HEADROOM_TRY(check_expert_parallel(s));
   const bool hands_gradients_on = division == Division::none || division == Division::fsdp2;
   if (s.loss == Loss::chunked_head && !hands_gradients_on) {
     return unsupported("loss", "a head in chunks under another method than fully_shard",
@@ -683,9 +686,9 @@ Result<void> check_supported(const Scenario& s) {
   const FitQuestion& q = s.question;
   // Accepted words that would change nothing must not be answered as if they did.
   HEADROOM_TRY(check_optimizer(q));
-  if (q.given.contains("expert-imbalance")) {
-    return contradiction("expert-imbalance", "it is of Megatron-LM's experts",
-                         "--engine megatron, or --from its arguments; else leave it out");
+  if (q.given.contains("expert-imbalance") && q.expert_ranks == 1) {
+    return contradiction("expert-imbalance", "it is of experts that ranks share out",
+                         "--method fsdp2:N,ep:M, or --engine megatron; else leave it out");
   }
   if (!q.freeze.empty() && q.method != Method::full) {
     return contradiction("freeze", "adapters freeze the whole model",

@@ -160,6 +160,8 @@ void set_build(Scenario& s) {
   s.build.attention = attention_of(s.question.attention);
   s.train.environment.attention = named_kernel(s.question.attention);
   s.build.vocabulary = s.question.vocab;
+  s.build.expert_ranks = s.question.expert_ranks;
+  s.build.expert_share = s.question.expert_ranks > 1 ? s.question.expert_imbalance.expected : 1;
   s.build.compiled = s.question.compile.model;
   // A checkpointed model makes none (transformers switches it off, and says so).
   s.build.use_cache = s.question.use_cache && !s.build.checkpointing;
@@ -298,8 +300,11 @@ Result<Scenario> complete(Scenario s) {
 
 Communicators communicators_of(const FitQuestion& question) {
   if (question.megatron) return communicators_of(question.ranks, *question.megatron);
+  const int64_t same_experts =
+      question.expert_ranks > 1 ? question.ranks / question.expert_ranks : 1;
   return communicators_among({question.ranks * question.context_ranks, question.replicas,
-                              question.tensor_ranks, question.context_ranks, question.stages});
+                              question.tensor_ranks, question.context_ranks, question.stages,
+                              question.expert_ranks, same_experts});
 }
 
 // parallel_state.py: groups that a step reduces, gathers or sends in; norms of gradients are of

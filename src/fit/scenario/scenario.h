@@ -53,7 +53,7 @@ struct Scenario {
   std::vector<std::string> warnings;  // what the answer takes otherwise than it was given
   std::string_view assumes;           // what the family takes for granted about how it is run
   bool leaves_parameters_idle = false;
-  std::vector<Setting> derived;       // settings that follow from others, for the answer
+  std::vector<Setting> derived;  // settings that follow from others, for the answer
 };
 
 [[nodiscard]] op::DType dtype_of(Dtype dtype);

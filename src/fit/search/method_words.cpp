@@ -47,6 +47,7 @@ struct MethodWords {
   int64_t replicas = 1;
   int64_t tensor_ranks = 1;
   int64_t context_ranks = 1;
+  int64_t expert_ranks = 1;
   int64_t stages = 1;
   int64_t stage_chunks = 1;
 };
@@ -61,6 +62,7 @@ constexpr std::array kCounts{
     CountWord{"replicate", &MethodWords::replicas, &FitQuestion::replicas},
     CountWord{"tp", &MethodWords::tensor_ranks, &FitQuestion::tensor_ranks},
     CountWord{"cp", &MethodWords::context_ranks, &FitQuestion::context_ranks},
+    CountWord{"ep", &MethodWords::expert_ranks, &FitQuestion::expert_ranks},
     CountWord{"pp", &MethodWords::stages, &FitQuestion::stages},
     CountWord{"vpp", &MethodWords::stage_chunks, &FitQuestion::stage_chunks}};
 
@@ -121,6 +123,12 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   }
   if (read.context_ranks > 1 && question.division != Division::fsdp2) {
     return refuse("method", words, "cp:N beside fsdp2:M, which shards among all M times N");
+  }
+  const bool has_experts_apart = read.expert_ranks > 1;
+  if (has_experts_apart &&
+      (question.division != Division::fsdp2 || read.ranks % read.expert_ranks != 0)) {
+    return refuse("method", words,
+                  "ep:N beside fsdp2:M, M a multiple of N, which share experts out");
   }
   if (read.stages == 1 && read.stage_chunks > 1) {
     return refuse("method", words, "vpp:N beside pp:N, whose stages it gives N parts of the model");

@@ -101,6 +101,9 @@ Result<std::vector<WayToDivide>> divisions_of(const Scenario& scenario, int64_t 
   if (gpus == 1) return std::vector<WayToDivide>{{}};
   std::vector<WayToDivide> divisions;
   for (std::string& words : divisions_among(gpus)) divisions.push_back({std::move(words)});
+  for (std::string& words : expert_divisions_among(gpus)) {
+    if (can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
+  }
   for (std::string& words : pipelines_among(gpus)) {
     const bool is_wanted = scenario.question.given.contains("pipeline-schedule");
     if (is_wanted || can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
@@ -425,6 +428,19 @@ std::vector<std::string> divisions_among(int64_t gpus) {
     if (gpus % group != 0) continue;
     words.push_back("fsdp2:" + std::to_string(group) +
                     ",replicate:" + std::to_string(gpus / group));
+  }
+  return words;
+}
+
+std::vector<std::string> expert_divisions_among(int64_t gpus) {
+  std::vector<std::string> words;
+  for (int64_t ranks = gpus; ranks >= 2; --ranks) {
+    if (gpus % ranks != 0) continue;
+    const std::string experts = ",ep:" + std::to_string(ranks);
+    words.push_back("fsdp2:" + std::to_string(gpus) + experts);
+    if (ranks == gpus) continue;
+    words.push_back("fsdp2:" + std::to_string(ranks) +
+                    ",replicate:" + std::to_string(gpus / ranks) + experts);
   }
   return words;
 }

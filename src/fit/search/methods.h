@@ -1,8 +1,9 @@
 // `headroom fit --gpus N`: every way to divide a step among N devices, and the one to begin with.
 //
 // Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
-// N), tensor parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the
-// model; groups stay within a machine), PyTorch's pipelines, alone and of FSDP2's stages, each
+// N), FSDP2 whose ranks share a mixture's experts out, tensor parallelism, alone and within FSDP2
+// and DDP (where transformers has a plan for the model; groups stay within a machine), PyTorch's
+// pipelines, alone and of FSDP2's stages, each
 // without recomputation, with selective and with full recomputation, where the question leaves that
 // open; in one precision, unless the question asks for several (precision.h). A tensor-parallel
 // group and a pipeline have one batch among them, so they accumulate as many: a step has the same
@@ -76,6 +77,9 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 [[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
 // With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
 [[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
+// With a mixture's experts shared out, among some or each of a group: "fsdp2:8,ep:8",
+// "fsdp2:8,ep:4", "fsdp2:4,replicate:2,ep:4", ...
+[[nodiscard]] std::vector<std::string> expert_divisions_among(int64_t gpus);
 // The same of pipelines, alone and with fully_shard within each stage.
 [[nodiscard]] std::vector<std::string> pipelines_among(int64_t gpus);
 // With sequences divided among tensor parallel ranks, up to `most`, too: alone, within fully_shard,

@@ -64,7 +64,8 @@ timing::Division division_of(const FitQuestion& question) {
             .replicas = question.replicas,
             .tensor_ranks = question.tensor_ranks,
             .context_ranks = question.context_ranks,
-            .stages_apart = question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage};
+            .stages_apart = question.nodes > 1 ? std::max(in_a_stage, in_a_machine) : in_a_stage,
+            .expert_ranks = question.expert_ranks};
   }
   // Megatron-LM's order of ranks: tensor, context, data, and stages apart the furthest.
   const MegatronSetting& setting = *question.megatron;

@@ -511,7 +511,7 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   const bool is_megatrons = kind == "megatron";
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
   const bool divides_layers = question.tensor_ranks > 1 || question.stages > 1;
-  if (division == Division::gemini) return false;
+  if (division == Division::gemini || question.expert_ranks > 1) return false;
   if (kind == "torchtitan") return torchtitan_can_say(question);
   if (divides_layers || question.context_ranks > 1) return false;
   if (kind == "deepspeed") return is_zero(division);
@@ -533,6 +533,12 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   if (question.division == Division::gemini) {
     return Error{ErrorCode::usage, "Colossal-AI's Gemini is set up in the script", flag,
                  "Booster(plugin=GeminiPlugin(placement_policy=\"cuda\", precision=\"fp16\"))"};
+  }
+  if (question.expert_ranks > 1) {
+    return Error{ErrorCode::usage, "experts are shared out where the model is loaded", flag,
+                 "from_pretrained(..., distributed_config=DistributedConfig(fsdp_size=" +
+                     std::to_string(question.ranks) + ", ep_size=" +
+                     std::to_string(question.expert_ranks) + ")), in transformers' Trainer"};
   }
   if (kind == "torchtitan") {
     return Error{

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "model/blocks/expert_exchange.h"
+
 namespace headroom::model {
 
 namespace {
@@ -9,10 +11,8 @@ namespace {
 int64_t tokens_of(const BuildOptions& options) { return options.batch * options.sequence; }
 
 // Top-k rows of each token, added up in float32 where the weights are, then cast.
-Var summed(GraphBuilder& g, const BuildOptions& options, const ExpertsShape& shape,
-           const Var& weighted, const Var& like) {
-  const Var total =
-      g.sum(g.view(weighted, {tokens_of(options), shape.top_k, shape.hidden}), {1}, false);
+Var summed(GraphBuilder& g, const RowsShape& shape, const Var& weighted, const Var& like) {
+  const Var total = g.sum(g.view(weighted, {shape.tokens, shape.top_k, shape.hidden}), {1}, false);
   return g.to_like(total, like);
 }
 
@@ -30,9 +30,10 @@ std::vector<int64_t> rows_of_experts(const BuildOptions& options, const ExpertsS
   return rows;
 }
 
-Experts::Experts(GraphBuilder& g, const ExpertsShape& shape, const std::string& name)
-    : shape_(shape) {
-  const int64_t e = shape.experts;
+Experts::Experts(GraphBuilder& g, const BuildOptions& options, const ExpertsShape& shape,
+                 const std::string& name)
+    : shape_(shape), name_(name), local_(shape.experts / options.expert_ranks) {
+  const int64_t e = local_;
   const int64_t both = 2 * shape.intermediate;
   const Dims gate_up = shape.clamped ? Dims{e, shape.hidden, both} : Dims{e, both, shape.hidden};
   const Dims down = shape.clamped ? Dims{e, shape.intermediate, shape.hidden}
@@ -49,9 +50,11 @@ Experts::Experts(GraphBuilder& g, const ExpertsShape& shape, const std::string& 
 
 Var Experts::operator()(GraphBuilder& g, const BuildOptions& options, const Var& x,
                         const Var& chosen, const Var& weights) const {
+  if (options.expert_ranks > 1) return shared_out(g, options, x, chosen, weights);
   switch (options.experts) {
     case ExpertsImplementation::grouped_mm:
-      return grouped(g, options, x, chosen, weights);
+      return grouped(g, {tokens_of(options), shape_.top_k, shape_.hidden, false}, x, chosen,
+                     weights);
     case ExpertsImplementation::batched_mm:
       return batched(g, options, x, chosen, weights);
     case ExpertsImplementation::eager:
@@ -75,7 +78,24 @@ Var Experts::gated(GraphBuilder& g, const Var& both) const {
   return g.mul(g.add(up, 1.0), swish);
 }
 
-Var Experts::grouped(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
+// This rank's experts, and the ways there and back (EpDispatchExpertsParallel). A rank's experts
+// mask rows that belong to another's, though none of them are sent here.
+Var Experts::shared_out(GraphBuilder& g, const BuildOptions& options, const Var& x,
+                        const Var& chosen, const Var& weights) const {
+  RegionScope region(g, RegionKind::experts, name_, {&x, &weights});
+  Var output;
+  {
+    const ArrivedRows arrived = send_to_experts(g, options, shape_, x, chosen);
+    const RowsShape rows{arrived_rows(options, shape_), 1, shape_.hidden, true};
+    const Var answered = grouped(g, rows, arrived.rows, arrived.experts, arrived.weights);
+    output = take_from_experts(g, options, shape_, answered, weights, arrived.order);
+  }
+  output = g.to_like(std::move(output), x);
+  region.leave({&output});
+  return output;
+}
+
+Var Experts::grouped(GraphBuilder& g, const RowsShape& shape, const Var& x, const Var& chosen,
                      const Var& weights) const {
   const auto product = [&](const Var& rows, const Var& matrices, const Var& offsets,
                            const Var& bias) {
@@ -87,22 +107,26 @@ Var Experts::grouped(GraphBuilder& g, const BuildOptions& options, const Var& x,
   const Var expert_of_row = g.reshape(chosen, {-1});
   const auto sorted = g.sort(expert_of_row);
   const Var& order = sorted[1];
-  const Var rows = g.index(x, g.floor_divide(order, static_cast<double>(shape_.top_k)));
+  Var rows = g.index(x, g.floor_divide(order, static_cast<double>(shape.top_k)));
   const Var sorted_weights = g.index(flat_weights, order);
   const Var experts = g.to(sorted[0], DType::i32);
-  const Var counts = g.histogram(experts, shape_.experts);
+  const Var counts = g.histogram(experts, local_);
   const Var offsets = g.cumsum(counts, 0, DType::i32);
+  const Var mask = shape.is_masked ? g.unsqueeze(g.compare(sorted[0]), -1) : Var();
   Var biases = shape_.clamped ? g.index(gate_up_bias_, sorted[0]) : Var();
+  if (mask) rows = g.masked_fill_assign(std::move(rows), mask);
   Var out = product(rows, gate_up_, offsets, biases);
+  if (mask) out = g.masked_fill(std::move(out), mask);
   out = gated(g, out);
   if (shape_.clamped) biases = g.index(down_bias_, sorted[0]);
   out = product(out, down_, offsets, biases);
+  if (mask) out = g.masked_fill(std::move(out), mask);
   Var weighted = g.mul(out, g.unsqueeze(sorted_weights, -1));
-  const int64_t row_count = tokens_of(options) * shape_.top_k;
+  const int64_t row_count = shape.tokens * shape.top_k;
   Var inverse = g.empty({row_count}, DType::i64);
   inverse = g.index_put(inverse, order, g.arange(row_count));
   weighted = g.index(weighted, inverse);
-  return summed(g, options, shape_, weighted, x);
+  return summed(g, shape, weighted, x);
 }
 
 Var Experts::batched(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
@@ -126,7 +150,7 @@ Var Experts::batched(GraphBuilder& g, const BuildOptions& options, const Var& x,
   if (shape_.clamped) biases = g.index(down_bias_, expert_of_row);
   out = product(out, matrices, biases);
   const Var weighted = g.mul(out, g.unsqueeze(flat_weights, -1));
-  return summed(g, options, shape_, weighted, x);
+  return summed(g, {tokens, shape_.top_k, shape_.hidden, false}, weighted, x);
 }
 
 // One turn of the loop. The variables outlive it, as a Python function's do, and hold what they

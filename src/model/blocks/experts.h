@@ -28,16 +28,28 @@ struct ExpertsShape {
 // How many rows each expert gets: what the options say, else a uniform share.
 std::vector<int64_t> rows_of_experts(const BuildOptions& options, const ExpertsShape& shape);
 
+// What experts multiply at once: top_k rows of each token, or of what arrived from other ranks.
+struct RowsShape {
+  int64_t tokens = 0;
+  int64_t top_k = 0;
+  int64_t hidden = 0;
+  bool is_masked = false;  // where some may belong to experts of another rank
+};
+
 class Experts {
  public:
-  // Declares NAME.gate_up_proj, NAME.down_proj, and their biases where the shape has them.
-  Experts(GraphBuilder& g, const ExpertsShape& shape, const std::string& name);
+  // Declares NAME.gate_up_proj, NAME.down_proj, and their biases where the shape has them: of all
+  // experts, or of those that one of BuildOptions::expert_ranks has, which must divide them.
+  Experts(GraphBuilder& g, const BuildOptions& options, const ExpertsShape& shape,
+          const std::string& name);
   // x [tokens, hidden], chosen and weights [tokens, top_k]; the sum of the chosen experts' outputs.
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
                  const Var& weights) const;
 
  private:
-  Var grouped(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
+  Var shared_out(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
+                 const Var& weights) const;
+  Var grouped(GraphBuilder& g, const RowsShape& shape, const Var& x, const Var& chosen,
               const Var& weights) const;
   Var batched(GraphBuilder& g, const BuildOptions& options, const Var& x, const Var& chosen,
               const Var& weights) const;
@@ -50,6 +62,8 @@ class Experts {
   void turn(GraphBuilder& g, LoopVariables& v, const Var& weights, int64_t expert) const;
 
   ExpertsShape shape_;
+  std::string name_;
+  int64_t local_;  // experts that are here
   Var gate_up_, gate_up_bias_, down_, down_bias_;
 };
 

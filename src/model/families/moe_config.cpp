@@ -32,6 +32,8 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   experts.activation = activation;
   reader.require(experts.top_k <= experts.experts, "num_experts_per_tok",
                  "more experts than there are");
+  reader.require(experts.experts % options.expert_ranks == 0, experts_key.begin()[0],
+                 "is not divided by the ranks that share the experts out");
   // Products of these stay far from overflow, and a loop over experts in every layer stays small.
   reader.require(experts.experts * experts.intermediate <= kSizeMax, size_key,
                  "more than 2^24 columns in all experts of a layer");
@@ -45,14 +47,14 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   router.top_k = experts.top_k;
 }
 
-MoeBlock::MoeBlock(GraphBuilder& g, const MoeConfig& config, const MoeLayout& layout,
-                   const std::string& name)
+MoeBlock::MoeBlock(GraphBuilder& g, const BuildOptions& options, const MoeConfig& config,
+                   const MoeLayout& layout, const std::string& name)
     : config_(config), layout_(layout) {
   const auto make_router = [&] {
     router_.emplace_back(g, config.router, name + "." + layout.router_name);
   };
   if (layout.router_first) make_router();
-  experts_.emplace_back(g, config.experts, name + ".experts");
+  experts_.emplace_back(g, options, config.experts, name + ".experts");
   if (!layout.router_first) make_router();
   if (layout.shared_size == 0) return;
   shared_.emplace_back(g, name + "." + layout.shared_name, config.decoder.hidden,
@@ -110,7 +112,7 @@ FeedForward MoeBlock::operator()(GraphBuilder& g, const BuildOptions& options, c
 
 FeedForwardCall moe_call(GraphBuilder& g, const BuildOptions& options, const MoeConfig& config,
                          const MoeLayout& layout, const std::string& name) {
-  auto block = std::make_shared<MoeBlock>(g, config, layout, name);
+  auto block = std::make_shared<MoeBlock>(g, options, config, layout, name);
   return [&g, &options, block](const Var& x) { return (*block)(g, options, x); };
 }
 

@@ -47,8 +47,8 @@ struct MoeLayout {
 
 class MoeBlock {
  public:
-  MoeBlock(GraphBuilder& g, const MoeConfig& config, const MoeLayout& layout,
-           const std::string& name);
+  MoeBlock(GraphBuilder& g, const BuildOptions& options, const MoeConfig& config,
+           const MoeLayout& layout, const std::string& name);
   FeedForward operator()(GraphBuilder& g, const BuildOptions& options, const Var& x) const;
 
  private:

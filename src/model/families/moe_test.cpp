@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "model/blocks/expert_exchange.h"
 #include "model/blocks/experts.h"
 #include "text/json.h"
 
@@ -112,6 +113,32 @@ TEST(RowsOfExperts, AddUpToTheChoicesAndDifferByAtMostOne) {
   for (const int64_t count : rows) total += count;
   EXPECT_EQ(total, 42);
   EXPECT_LE(*std::ranges::max_element(rows) - *std::ranges::min_element(rows), 1);
+}
+
+TEST(SharedOutExperts, ARankHasItsPartOfThemAndOfTheRows) {
+  const std::string six = with(kMixtral, "num_local_experts", "6");
+  BuildOptions options;
+  const auto whole = built(build_mixtral, six, options);
+  options.expert_ranks = 3;
+  const auto part = built(build_mixtral, six, options);
+  ASSERT_TRUE(whole && part);
+  const int64_t expert = 3 * 88 * 48;
+  EXPECT_EQ(parameter_count(*whole, false) - parameter_count(*part, false), 2 * 4 * expert);
+  // Counts and rows go, and rows come back, a layer each.
+  EXPECT_EQ(count_of(*part, OpKind::exchange_rows), 2U * 3U);
+  EXPECT_EQ(std::ranges::count(part->regions, RegionKind::experts, &Region::kind), 2);
+  EXPECT_FALSE(built(build_mixtral, kMixtral, options));  // five among three
+
+  options.batch = 2;
+  options.sequence = 8;
+  const ExpertsShape shape{.experts = 6, .top_k = 2};
+  EXPECT_EQ(arrived_rows(options, shape), 32);
+  options.expert_share = 1.5;
+  EXPECT_EQ(arrived_rows(options, shape), 48);
+  options.expert_share = 100;  // a token of three ranks goes to two of an expert's at the most
+  EXPECT_EQ(arrived_rows(options, shape), 3 * 16 * 2);
+  options.expert_share = 1e-6;
+  EXPECT_EQ(arrived_rows(options, shape), 1);
 }
 
 TEST(MixtureConfigs, RefuseWhatCannotBe) {
