@@ -209,6 +209,11 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
         "adapters beside sequences that ranks share are put together of the two; no run of both "
         "was at hand");
   }
+  if (question.expert_ranks > 1 && question.mixed_precision != MixedPrecision::none) {
+    answer.notes.emplace_back(
+        "mixed precision is fully_shard's alone, reduced in float32 "
+        "(DistributedConfig(fsdp_mixed_precision=True)), without autocast");
+  }
   if (!is_fsdp(question.division)) {
     answer.notes.push_back(
         "what the device shows is as measured on one GPU, and a communicator more; no run under "

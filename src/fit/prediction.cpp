@@ -191,8 +191,8 @@ Result<Prediction> predict(const Scenario& scenario, Figures figures) {
 Result<std::optional<Interval>> peak_by_imbalance(const Scenario& scenario, Bytes expected) {
   const FitQuestion& question = scenario.question;
   const ExpertImbalance& imbalance = question.expert_imbalance;
-  const bool is_routed = question.expert_ranks > 1 ||
-                         (question.megatron && question.megatron->routes_among_ranks());
+  const bool is_routed =
+      question.expert_ranks > 1 || (question.megatron && question.megatron->routes_among_ranks());
   if (!is_routed || imbalance.low == imbalance.high) return std::optional<Interval>();
   Interval peak{expected, expected, expected};
   for (const auto& [share, end] :

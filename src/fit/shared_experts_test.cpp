@@ -89,7 +89,7 @@ TEST(SharedExperts, WhatTransformersDoesNotDoIsRefused) {
                             "lora,fsdp2:4,ep:2", "fsdp2:3,ep:3"}) {
     EXPECT_NE(refusal(mixture(words)), "") << words;
   }
-  for (const auto& [flag, words] : {std::pair{"mixed-precision", "bf16"},
+  for (const auto& [flag, words] : {std::pair{"mixed-precision", "fp16"},
                                     {"kernels", "liger"},
                                     {"compile", "layers"},
                                     {"optimizer", "adamw-foreach"},

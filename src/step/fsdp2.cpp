@@ -59,6 +59,7 @@ struct Unit {
   Tensor gathered;             // the buffer, before it is copied out
   uint32_t gather = 0;         // the collective that fills it
   Tensor all_reduced;          // among replicas, before it is cast, to the end of backward
+  std::vector<WrappedInput> casts;  // before they are wrapped
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
   State state = State::idle;
@@ -179,6 +180,7 @@ class Fsdp2 final : public ShardedMethod {
     if (unit.state != State::post_backward) post_backward(unit);
     unit.state = State::idle;
     unit.places.clear();
+    unit.casts.clear();
     unit.inputs.clear();
     unit.all_reduced = Tensor();
     unit.gathered = Tensor();  // for a backward that did not come
@@ -298,9 +300,31 @@ class Fsdp2 final : public ShardedMethod {
     Unit& unit = *units_[index];
     const bool is_again = unit.state == State::pre_backward;
     if (!is_again) unit.state = State::forward;
+    if (!is_again) cast_inputs(unit, frame);
     gather(unit);
     copy_out(unit);
     if (!is_again && eager_.grad_enabled() && !unit.parameters.empty()) wrap_inputs(unit, frame);
+  }
+
+  // MixedPrecisionPolicy's cast_forward_inputs.
+  void cast_inputs(Unit& unit, Frame& frame) {
+    unit.casts.clear();
+    if (!options_.compute || unit.is_root()) return;
+    for (const model::ValueId id : unit.what->inputs) {
+      if (id == model::kNoValue || !frame[id] || !op::is_floating(frame[id].dtype())) continue;
+      if (frame[id].dtype() == *options_.compute) continue;
+      const Tensor original = frame[id];
+      frame[id] = op::to(eager_, original, *options_.compute);
+      unit.casts.push_back({id, original, frame[id]});
+    }
+  }
+
+  // What came in is itself again for who called.
+  static void restore(std::vector<WrappedInput>& inputs, Frame& frame) {
+    for (WrappedInput& input : inputs) {
+      if (frame[input.value].get() == input.wrapped.get()) frame[input.value] = input.original;
+    }
+    inputs.clear();
   }
 
   // RegisterPostBackwardFunction: its backward runs when all that took the inputs has run.
@@ -332,10 +356,8 @@ class Fsdp2 final : public ShardedMethod {
   void post_forward(size_t index, Frame& frame) override {
     Unit& unit = *units_[index];
     if (unit.state == State::pre_backward) return;
-    for (WrappedInput& input : unit.inputs) {
-      if (frame[input.value].get() == input.wrapped.get()) frame[input.value] = input.original;
-    }
-    unit.inputs.clear();
+    restore(unit.inputs, frame);
+    restore(unit.casts, frame);
     if (!is_backward_) {
       const bool stays = unit.is_root() || unit.what->stays_whole || options_.in_pipeline;
       if (!stays) let_go(unit);

@@ -224,8 +224,9 @@ def share_experts_out(model, case):
     from transformers.distributed import DistributedConfig
     from transformers.distributed.utils import initialize_distributed_mesh
 
-    config = DistributedConfig(fsdp_size=case["ranks"], ep_size=case["expert_ranks"],
-                               dp_replicate_size=case.get("replicas", 1))
+    config = DistributedConfig(fsdp_size=case["ranks"], ep_size=case["expert_ranks"], dp_replicate_size=case.get("replicas", 1),
+                               fsdp_mixed_precision="fsdp_compute" in case)
+    model = model.to(torch.float32) if "fsdp_compute" in case else model
     return type(model).maybe_distribute_model(model, config, initialize_distributed_mesh(config)[1])
 
 

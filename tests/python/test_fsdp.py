@@ -83,6 +83,10 @@ CASES |= {f"2-experts-{ranks}-{expert_ranks}-{checkpointing}": {
         (2, 2, "none"), (4, 2, "none"), (2, 2, "non_reentrant"), (4, 2, "reentrant"), (8, 4, "non_reentrant"))}
 CASES["2-experts-shared"] = {**CASES["2-experts-4-2-none"], "family": "deepseek_v3", "changes": (("n_routed_experts", 4),)}
 CASES["2-experts-accumulated"] = {**CASES["2-experts-4-2-none"], "accumulation": 2}
+CASES |= {f"2-experts-mixed-{family}": {**CASES["2-experts-4-2-none"], "family": family, "changes": ((key, 4),),
+                                       "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
+          for family, key in (("mixtral", "num_local_experts"), ("deepseek_v3", "n_routed_experts"), ("qwen2_moe", "num_experts"))}
+CASES["2-experts-mixed-2-2"] = {**CASES["2-experts-mixed-mixtral"], "ranks": 2}
 CASES["2-experts-replicas"] = {**CASES["2-experts-4-2-none"], "replicas": 2}
 
 # Stages of a pipeline.

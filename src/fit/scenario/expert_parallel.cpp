@@ -39,9 +39,8 @@ Result<void> check_around_experts(const Scenario& s) {
   if (q.compile.any()) {
     return unsupported("compile", "torch.compile around shared out experts");
   }
-  if (q.mixed_precision != MixedPrecision::none) {
-    return unsupported("mixed-precision", "mixed precision beside shared out experts",
-                       "--dtype bf16 without it");
+  if (q.mixed_precision == MixedPrecision::fp16) {
+    return contradiction("mixed-precision", "transformers' fully_shard mixes in bf16", "bf16");
   }
   if (q.offload != Offload::none) {
     return unsupported("offload", "offloading beside shared out experts");

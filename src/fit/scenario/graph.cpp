@@ -214,8 +214,10 @@ Result<GraphPointer> graph_of(const Scenario& s, GraphPointer graph) {
   if (q.float8 != Float8::none) {
     HEADROOM_TRY(rewrite(step::apply_float8(*graph, float8_gathers(q))));
   }
-  // Of a pipeline's stage mixed precision is fully_shard's alone.
-  const bool is_autocast = q.mixed_precision != MixedPrecision::none && q.stages == 1;
+  // Of a pipeline's stage, and beside experts that are shared out, mixed precision is fully_shard's
+  // alone.
+  const bool is_autocast =
+      q.mixed_precision != MixedPrecision::none && q.stages == 1 && q.expert_ranks == 1;
   if (is_autocast) HEADROOM_TRY(rewrite(under_autocast(s, *graph)));
   if (q.division == Division::zero3) HEADROOM_TRY(rewrite(step::apply_zero3_linear(*graph)));
   if (q.compile.model) HEADROOM_TRY(rewrite(step::enclose(*graph, model_type)));

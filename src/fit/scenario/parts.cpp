@@ -163,6 +163,8 @@ step::FsdpOptions fsdp_options(const Scenario& s) {
     const bool is_half = s.question.mixed_precision == MixedPrecision::fp16;
     fsdp.compute = is_half ? op::DType::f16 : op::DType::bf16;
   }
+  // transformers/distributed/fsdp.py: _get_fsdp_policy_kwargs.
+  if (fsdp.compute && fsdp.expert_ranks > 1) fsdp.reduce = op::DType::f32;
   if (s.question.reduce_dtype) fsdp.reduce = dtype_of(*s.question.reduce_dtype);
   return fsdp;
 }
@@ -451,9 +453,17 @@ Result<void> check_tensor_parallel(const Scenario& s) {
     return contradiction("transformers", "peft divides adapters with transformers since 5.4",
                          "a later one");
   }
+  // transformers 5.23 has called fully_shard before peft 0.21 makes its adapters, whose products
+  // then do not come out; accelerate 1.15 looks for a module of transformers' that has gone.
+  if (q.method == Method::lora && q.division == Division::fsdp2) {
+    return contradiction("method",
+                         "transformers shards what it divides before peft adds adapters, and the "
+                         "step ends with an error",
+                         "--method lora,tp:N, or lora,fsdp2:N");
+  }
   if (q.method == Method::lora && q.division != Division::none) {
-    return unsupported("method",
-                       "adapters beside tensor-parallel modules within DDP or fully_shard");
+    return unsupported("method", "adapters beside tensor-parallel modules within DDP",
+                       "--method lora,tp:N, or lora,ddp:N");
   }
   if (q.method == Method::lora && q.sequence_parallel) {
     return contradiction("sequence-parallel",
