@@ -91,6 +91,23 @@ Result<void> search(const Scenario& scenario, const Prediction& known, FitAnswer
   return {};
 }
 
+// A group of more ranks than each has experts leaves some without a share of them, and gathers what
+// fills it up.
+Result<void> add_expert_notes(const Scenario& scenario, FitAnswer& answer) {
+  const FitQuestion& question = scenario.question;
+  if (question.expert_ranks == 1) return {};
+  HEADROOM_ASSIGN(const auto step, scenario.steps->of(scenario));
+  const auto experts = std::ranges::find(step->graph->parameters, model::ParameterRole::expert,
+                                         &model::Parameter::role);
+  const int64_t group = question.ranks / question.expert_ranks;
+  if (experts == step->graph->parameters.end() || experts->shape[0] >= group) return {};
+  answer.notes.push_back("the " + std::to_string(group) + " ranks that have the same " +
+                         std::to_string(experts->shape[0]) +
+                         " experts share them whole, so that some keep none and the fullest one, "
+                         "which this is, as much as in a smaller group");
+  return {};
+}
+
 // What is not as one would think of tensor parallelism.
 Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
   if (scenario.question.tensor_ranks == 1) return {};
@@ -209,6 +226,11 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
         "adapters beside sequences that ranks share are put together of the two; no run of both "
         "was at hand");
   }
+  if (question.expert_ranks > 1) {
+    answer.notes.emplace_back(
+        "in each layer with experts the host waits for how many rows come, and ranks for the "
+        "fullest of them, which is not in the step time");
+  }
   if (question.expert_ranks > 1 && question.mixed_precision != MixedPrecision::none) {
     answer.notes.emplace_back(
         "mixed precision is fully_shard's alone, reduced in float32 "
@@ -296,9 +318,9 @@ Result<void> add_megatron(const FitQuestion& question, FitAnswer& answer) {
 Result<void> check_imbalance(const FitQuestion& question) {
   if (!question.given.contains("expert-imbalance")) return {};
   if (question.expert_ranks > 1) return {};
-  if (!question.megatron || question.megatron->routes_among_ranks()) return {};
+  if (question.megatron && question.megatron->routes_among_ranks()) return {};
   return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
-                       "leave it out, or divide the experts among ranks");
+                       "leave it out, or divide the experts among ranks: --method fsdp2:M,ep:N");
 }
 
 // So of precision.
@@ -368,6 +390,7 @@ Result<void> add_notes(const FitQuestion& question, const Scenario& scenario, co
   if (scenario.leaves_parameters_idle) add_idle_notes(question.division, answer);
   if (scenario.planned) answer.notes.push_back(note_on_plan(p));
   HEADROOM_TRY(add_tensor_notes(scenario, answer));
+  HEADROOM_TRY(add_expert_notes(scenario, answer));
   add_division_notes(question, answer);
   if (question.stages > 1) add_pipeline_notes(scenario, answer);
   if (question.method == Method::lora_8bit) {

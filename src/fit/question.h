@@ -240,9 +240,10 @@ struct QuestionFlag {
 [[nodiscard]] inline bool is_fsdp(Division division) {
   return division == Division::fsdp1 || division == Division::fsdp2;
 }
-// accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone.
+// accelerate's accumulate() and HF's Trainer reduce behind the last micro-batch alone; who shares
+// experts out is taken to use the latter.
 [[nodiscard]] inline bool syncs_each_batch(const FitQuestion& question) {
-  return question.sync_each_batch.value_or(!question.accelerate);
+  return question.sync_each_batch.value_or(!question.accelerate && question.expert_ranks == 1);
 }
 // Of the model on each stage: mirrored schedules have two, said or not.
 [[nodiscard]] inline int64_t parts_of_stage(const FitQuestion& question) {

@@ -63,6 +63,25 @@ TEST(SharedExperts, MoreRowsTakeMore) {
   EXPECT_GT(interval->high, interval->expected);
 }
 
+// transformers' Trainer reduces behind the last micro-batch: whole gradients add up until then, or,
+// where there are replicas, shares of them.
+TEST(SharedExperts, AccumulationIsTheTrainers) {
+  const auto peak_of = [](const char* method, const char* sync) {
+    FitQuestion question = mixture(method);
+    EXPECT_TRUE(question.set("grad-accum", "4"));
+    EXPECT_TRUE(question.set("checkpointing", "full"));
+    if (*sync != '\0') {
+      EXPECT_TRUE(question.set("sync-each-batch", sync));
+    }
+    const auto found = answer(question);
+    EXPECT_TRUE(found) << found.error().to_string();
+    return found ? found->memory.peak_allocated.count : 0;
+  };
+  EXPECT_EQ(peak_of("fsdp2:8,ep:2", ""), peak_of("fsdp2:8,ep:2", "false"));
+  EXPECT_GT(peak_of("fsdp2:8,ep:2", ""), peak_of("fsdp2:8,ep:2", "true") + 20 * kGiB);
+  EXPECT_LE(peak_of("fsdp2:8,replicate:2,ep:2", ""), peak_of("fsdp2:8,replicate:2,ep:2", "true"));
+}
+
 TEST(SharedExperts, ASearchTriesThemWhereThereAreSome) {
   FitQuestion question = mixture("full");
   ASSERT_TRUE(question.set("checkpointing", "full"));
@@ -90,6 +109,9 @@ TEST(SharedExperts, WhatTransformersDoesNotDoIsRefused) {
     EXPECT_NE(refusal(mixture(words)), "") << words;
   }
   for (const auto& [flag, words] : {std::pair{"mixed-precision", "fp16"},
+                                    {"reshard-after-forward", "false"},
+                                    {"reduce-dtype", "bf16"},
+                                    {"loss", "chunked-head"},
                                     {"kernels", "liger"},
                                     {"compile", "layers"},
                                     {"optimizer", "adamw-foreach"},
@@ -102,6 +124,9 @@ TEST(SharedExperts, WhatTransformersDoesNotDoIsRefused) {
   FitQuestion dense = mixture("fsdp2:4,ep:2");
   dense.model = "meta-llama/Llama-3.2-1B";
   EXPECT_NE(refusal(dense).find("no experts"), std::string::npos);
+  const std::string uneven = refusal(mixture("fsdp2:6,ep:3"));
+  EXPECT_NE(uneven.find("128 experts are not divided by 3"), std::string::npos) << uneven;
+  EXPECT_NE(uneven.find("--method"), std::string::npos) << uneven;
   FitQuestion alone = mixture("fsdp2:4");
   ASSERT_TRUE(alone.set("expert-imbalance", "1.2"));
   EXPECT_NE(refusal(alone).find("expert-imbalance"), std::string::npos);

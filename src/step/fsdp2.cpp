@@ -54,11 +54,12 @@ struct Unit {
   int64_t ranks = 1;  // that it is divided among
   RankGroup group;    // these, where they are not all that share what is trained
   std::vector<ShardedParameter> parameters;
-  int64_t gathered_bytes = 0;  // of a rank's share, of all parameters
-  int64_t cast_bytes = 0;      // of those that are cast to be gathered
-  Tensor gathered;             // the buffer, before it is copied out
-  uint32_t gather = 0;         // the collective that fills it
-  Tensor all_reduced;          // among replicas, before it is cast, to the end of backward
+  int64_t gathered_bytes = 0;       // of a rank's share, of all parameters
+  int64_t cast_bytes = 0;           // of those that are cast to be gathered
+  Tensor gathered;                  // the buffer, before it is copied out
+  uint32_t gather = 0;              // the collective that fills it
+  Tensor all_reduced;               // among replicas, before it is cast, to the end of backward
+  Tensor partial;                   // of micro-batches that replicas have not reduced among them
   std::vector<WrappedInput> casts;  // before they are wrapped
   std::vector<WrappedInput> inputs;
   std::vector<size_t> places;  // in the order of forwards, one for each
@@ -81,7 +82,7 @@ class Fsdp2 final : public ShardedMethod {
       unit->what = &what;
       unit->root = roots_[what.chunk].get();
       unit->ranks = options.ranks;
-      if (what.is_experts && options.expert_ranks > 1) {
+      if (what.is_experts) {
         unit->ranks /= options.expert_ranks;
         unit->group = {static_cast<int32_t>(unit->ranks),
                        static_cast<int32_t>(options.expert_ranks)};
@@ -110,7 +111,9 @@ class Fsdp2 final : public ShardedMethod {
   }
 
   void begin_forward(const MicroBatch& micro_batch, Frame&) override {
-    reduces_ = !options_.in_pipeline && (options_.sync_each_batch || micro_batch.is_last);
+    const bool is_due = options_.sync_each_batch || micro_batch.is_last;
+    reduces_ = !options_.in_pipeline && (is_due || options_.defers_replicas);
+    among_replicas_ = options_.replicas > 1 && is_due;
   }
 
   void before_backward(op::Node& node) override {
@@ -447,7 +450,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     CategoryScope scope(recorder_, Category::gradient);
     Tensor output = reduced_share(unit, share, type, with_gradient.front()->type);
-    if (options_.offload) return;  // copied to the host
+    if (options_.offload || !output) return;  // copied to the host, or to be reduced later
     for (ShardedParameter* parameter : with_gradient) {
       Tensor view = eager_.alias(output, parameter->rows, op::contiguous_strides(parameter->rows));
       view->base = Tensor();
@@ -459,6 +462,7 @@ class Fsdp2 final : public ShardedMethod {
     }
   }
 
+  // Nothing, where replicas' shares are added up first.
   Tensor reduced_share(Unit& unit, int64_t share, DType type, DType kept) {
     const bool is_cast = type != kept;
     const bool has_replicas = options_.replicas > 1;
@@ -475,10 +479,20 @@ class Fsdp2 final : public ShardedMethod {
       unit.root->reduction = recorder_.begin_collective(
           op::OpKind::reduce_scatter, unit.root->reduced.bytes(), output.bytes(), unit.group);
     }
+    if (has_replicas && unit.partial) {
+      const Tensor partial = std::exchange(unit.partial, Tensor());
+      Tensor& into = among_replicas_ ? output : unit.partial;
+      if (!among_replicas_) unit.partial = partial;
+      op::add_inplace(eager_, into, among_replicas_ ? partial : output);
+      if (!among_replicas_) return {};
+    } else if (has_replicas && !among_replicas_) {
+      unit.partial = output;
+      return {};
+    }
     if (has_replicas) {
       (void)recorder_.begin_collective(op::OpKind::all_reduce, output.bytes(), output.bytes());
+      unit.all_reduced = output;
     }
-    if (has_replicas) unit.all_reduced = output;
     if (!is_cast) return output;
     const StreamScope on_stream(recorder_, has_replicas ? kAllReduceStream : kReduceStream);
     return op::to(eager_, output, kept);
@@ -506,7 +520,8 @@ class Fsdp2 final : public ShardedMethod {
   Root* current_ = nullptr;  // whose pass runs
   std::unordered_map<const op::Node*, Watch> watches_;
   bool is_backward_ = false;
-  bool reduces_ = true;  // gradients, in this micro-batch's backward
+  bool reduces_ = true;         // gradients, in this micro-batch's backward
+  bool among_replicas_ = true;  // them, too, where there are some
 };
 
 }  // namespace

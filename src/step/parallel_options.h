@@ -51,6 +51,9 @@ struct FsdpOptions {
   // Gradients are reduced behind every micro-batch; else whole ones add up on each rank until the
   // last, as under no_sync() and set_requires_gradient_sync(False).
   bool sync_each_batch = true;
+  // Where not: what a group has of its replicas' gradients adds up in shares, and only the
+  // reduction among replicas waits for the last (set_requires_all_reduce(False)).
+  bool defers_replicas = false;
   // A stage of a pipeline: units stay gathered from their first forward on, gradients whole, and
   // both until behind the step's last backward (torch.distributed.pipelining, with
   // reshard_after_forward=False as torchtitan has it).

@@ -190,19 +190,29 @@ class Pricer {
                         {.group = group.members, .message = static_cast<int64_t>(message)});
     HEADROOM_ASSIGN(price.time, model_.predict(made, own_path(group)));
     if (goes_over_network(group)) {
-      // What the node's network gives, which its groups share; where all send to all, each device
-      // sends by its own way.
-      const auto node = static_cast<double>(question_.cluster.devices_per_node);
-      const double shared = node / static_cast<double>(group.beside);
-      const bool is_to_all = call.kind == op::OpKind::all_to_all;
-      const BytesPerSecond rate{question_.cluster.network.value * (is_to_all ? 1 : shared)};
-      HEADROOM_ASSIGN(const PredictedTime outside, model_.predict(made, network_path(group, rate)));
+      HEADROOM_ASSIGN(const PredictedTime outside, outside_node(call, made, group));
       if (outside.seconds > price.time.seconds) price.time = outside;
     }
     if (call.kind == op::OpKind::all_reduce) return price;
     constexpr double kOfAllReduce = 0.5;
     stretch(price.time, kOfAllReduce);
     return price;
+  }
+
+  // What the node's network gives, which its groups share; where all send to all, each device sends
+  // by its own way, and what stays in the node does not go over it.
+  Result<PredictedTime> outside_node(const OperatorCall& call, const Call& made,
+                                     const Group& group) {
+    const auto node = static_cast<double>(question_.cluster.devices_per_node);
+    const double shared = node / static_cast<double>(group.beside);
+    const bool is_to_all = call.kind == op::OpKind::all_to_all;
+    const BytesPerSecond rate{question_.cluster.network.value * (is_to_all ? 1 : shared)};
+    HEADROOM_ASSIGN(PredictedTime outside, model_.predict(made, network_path(group, rate)));
+    if (is_to_all) {
+      stretch(outside, static_cast<double>(group.members - group.per_node) /
+                           static_cast<double>(group.members - 1));
+    }
+    return outside;
   }
 
   // To a neighbour, by a device's own way out of the node where the ring leaves that: all pass on

@@ -268,10 +268,12 @@ def whole_gradients(model, version):
     else:
         groups = [module._get_fsdp_state()._fsdp_param_group for module in model.modules()
                   if isinstance(module, FSDPModule)]
-        parameters = [parameter for group in groups if group for parameter in group.fsdp_params]
+        groups = {id(group): group for group in groups if group}.values()  # several modules may have one
+        parameters = [parameter for group in groups for parameter in group.fsdp_params]
         tensors = [parameter._unsharded_param.grad if parameter.unsharded_accumulated_grad is None
                    else parameter.unsharded_accumulated_grad for parameter in parameters]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+    own = [getattr(tensor, "_local_tensor", tensor) for tensor in tensors if tensor is not None]
+    return sum(tensor.numel() * tensor.element_size() for tensor in own)
 
 
 def one_backward(model, config, log):
@@ -285,6 +287,11 @@ def one_backward(model, config, log):
 def micro_batches(model, config, case, log):
     """All but the last of a step's, their gradients whole or reduced."""
     for _ in range(case.get("accumulation", 1) - 1):
+        if case.get("defers_replicas"):
+            model.set_requires_all_reduce(False)
+            one_backward(model, config, log)
+            model.set_requires_all_reduce(True)
+            continue
         if not case.get("no_sync"):
             one_backward(model, config, log)
             continue

@@ -83,6 +83,10 @@ CASES |= {f"2-experts-{ranks}-{expert_ranks}-{checkpointing}": {
         (2, 2, "none"), (4, 2, "none"), (2, 2, "non_reentrant"), (4, 2, "reentrant"), (8, 4, "non_reentrant"))}
 CASES["2-experts-shared"] = {**CASES["2-experts-4-2-none"], "family": "deepseek_v3", "changes": (("n_routed_experts", 4),)}
 CASES["2-experts-accumulated"] = {**CASES["2-experts-4-2-none"], "accumulation": 2}
+CASES["2-experts-shared-reentrant"] = {**CASES["2-experts-shared"], "checkpointing": "reentrant"}
+CASES["2-experts-no-sync"] = {**CASES["2-experts-accumulated"], "no_sync": True}
+# Replicas reduce among them behind the last micro-batch, in shares until then.
+CASES["2-experts-deferred"] = {**CASES["2-experts-accumulated"], "replicas": 2, "accumulation": 3, "defers_replicas": True}
 CASES |= {f"2-experts-mixed-{family}": {**CASES["2-experts-4-2-none"], "family": family, "changes": ((key, 4),),
                                        "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
           for family, key in (("mixtral", "num_local_experts"), ("deepseek_v3", "n_routed_experts"), ("qwen2_moe", "num_experts"))}
@@ -142,7 +146,8 @@ def real_logs():
 def ours(case, log):
     words = {"fsdp": case["version"], "ranks": case["ranks"], "checkpointing": case["checkpointing"], "dtype": "bf16",
              "batch": 2, "seq": 16, "steps": 2, "attention": "eager", "log": log,
-             "no_sync": int(case.get("no_sync", False))}
+             "no_sync": int(case.get("no_sync", False) or "defers_replicas" in case),
+             "defers_replicas": int(case.get("defers_replicas", False))}
     for key in ("lora_rank", "fsdp_compute", "fsdp_reduce", "replicas", "accumulation", "schedule", "stages", "stage", "chunks", "expert_ranks"):
         if key in case:
             words[key] = case[key]

@@ -106,6 +106,7 @@ headroom::step::ParallelOptions parallel_options(std::map<std::string, std::stri
     fsdp.wrap.ends = words["fsdp_ends"] == "1";
     fsdp.wrap.inside_checkpoints = words["fsdp_inside_checkpoints"] == "1";
     fsdp.sync_each_batch = words["no_sync"] != "1";
+    fsdp.defers_replicas = words["defers_replicas"] == "1";
     fsdp.in_pipeline = !words["schedule"].empty();
     return fsdp;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fit/scenario/errors.h"
+#include "model/load.h"
 
 namespace headroom::fit {
 
@@ -63,10 +64,25 @@ Result<void> check_expert_parallel(const Scenario& s) {
     return contradiction("shard-ends", "transformers shards both ends where it shares experts out",
                          "leave it out");
   }
+  if (q.reshards != step::Reshards::layers) {
+    return contradiction("reshard-after-forward",
+                         "transformers lets go of every layer where it shares experts out",
+                         "leave it out");
+  }
+  const bool is_mixed = q.mixed_precision != MixedPrecision::none;
+  if (q.reduce_dtype && (!is_mixed || q.reduce_dtype != Dtype::fp32)) {
+    return contradiction(
+        "reduce-dtype",
+        "transformers reduces in float32 in mixed precision, else in the weights' type",
+        "leave it out");
+  }
+  if (s.loss != Loss::hf) {
+    return unsupported("loss", "another loss than the model's own beside shared out experts",
+                       "--loss hf");
+  }
   if (q.optimizer_loop == OptimizerLoop::foreach) {
-    return contradiction("optimizer",
-                         "PyTorch's foreach kernels refuse parameters that are divided in two ways",
-                         "leave -foreach out");
+    return unsupported("optimizer", "foreach kernels over parameters that are divided in two ways",
+                       "leave -foreach out");
   }
   if (q.optimizer >= Optimizer::adafactor) {
     return unsupported("optimizer", "what does not step element by element on divided experts");
@@ -74,7 +90,15 @@ Result<void> check_expert_parallel(const Scenario& s) {
   return {};
 }
 
-Result<void> check_shared_out(const model::Graph& graph) {
+Result<void> check_shared_out(const Scenario& s, const Result<model::Graph>& built) {
+  if (!built) {
+    // At fault is the method where the model can be built without it.
+    model::BuildOptions whole = s.build;
+    whole.expert_ranks = 1;
+    if (!model::build_graph(s.model->view(), whole, {s.question.assume})) return {};
+    return contradiction("method", built.error().message, "ep:N of a divisor of them");
+  }
+  const model::Graph& graph = *built;
   if (std::ranges::find(graph.regions, model::RegionKind::experts, &model::Region::kind) ==
       graph.regions.end()) {
     return contradiction("method", "this model has no experts that transformers shares out",

@@ -10,7 +10,7 @@ namespace headroom::fit {
 
 // Of settings alone.
 Result<void> check_expert_parallel(const Scenario& scenario);
-// Of the model that was built: it has experts that can be shared out.
-Result<void> check_shared_out(const model::Graph& graph);
+// Of the model that was built, or was not: it has experts that can be shared out so.
+Result<void> check_shared_out(const Scenario& scenario, const Result<model::Graph>& built);
 
 }  // namespace headroom::fit

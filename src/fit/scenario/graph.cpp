@@ -162,9 +162,9 @@ Result<GraphPointer> built_graph_of(const Scenario& s) {
     HEADROOM_ASSIGN(model::Graph stage, model::build_megatron_stage(s.question.megatron->stage));
     return std::make_shared<const model::Graph>(std::move(stage));
   }
-  HEADROOM_ASSIGN(model::Graph graph,
-                  model::build_graph(s.model->view(), s.build, {s.question.assume}));
-  if (s.question.expert_ranks > 1) HEADROOM_TRY(check_shared_out(graph));
+  Result<model::Graph> built = model::build_graph(s.model->view(), s.build, {s.question.assume});
+  if (s.question.expert_ranks > 1) HEADROOM_TRY(check_shared_out(s, built));
+  HEADROOM_ASSIGN(model::Graph graph, std::move(built));
   return std::make_shared<const model::Graph>(std::move(graph));
 }
 

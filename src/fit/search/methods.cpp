@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "fit/measured/correction.h"
 #include "fit/prediction.h"
+#include "fit/scenario/errors.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/search/network.h"
@@ -394,6 +395,18 @@ void explain(MethodsAnswer& answer) {
       "says how far they are off");
 }
 
+// It would change nothing where no way shares experts out.
+Result<void> check_imbalance(const FitQuestion& question, const std::vector<MethodRow>& rows) {
+  const auto shares_experts = [](const MethodRow& row) {
+    return row.method.find("ep:") != std::string::npos;
+  };
+  if (!question.given.contains("expert-imbalance") || std::ranges::any_of(rows, shares_experts)) {
+    return {};
+  }
+  return contradiction("expert-imbalance", "no way to divide this model shares experts out",
+                       "leave it out");
+}
+
 // Every setting was predicted, but for those that cannot be asked.
 Searched searched_by(const SearchState& state) {
   return {.settings = state.predicted + state.passed_over,
@@ -557,6 +570,7 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   SearchCount count(progress);
   HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus, true, count));
   answer.searched = searched_by(count.state());
+  HEADROOM_TRY(check_imbalance(question, answer.rows));
   HEADROOM_TRY(describe(scenario, timer, answer));
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;

@@ -520,6 +520,17 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
 
 namespace {
 
+// transformers' own, of fully_shard and experts that are shared out.
+std::string distributed_config(const FitQuestion& question) {
+  std::string words = "DistributedConfig(fsdp_size=" + std::to_string(question.ranks);
+  if (question.replicas > 1) {
+    words += ", dp_replicate_size=" + std::to_string(question.replicas);
+  }
+  words += ", ep_size=" + std::to_string(question.expert_ranks);
+  if (question.mixed_precision != MixedPrecision::none) words += ", fsdp_mixed_precision=True";
+  return words + ")";
+}
+
 Error unsaid(const FitQuestion& question, const std::string& kind) {
   const std::string flag = "--emit " + kind;
   if (question.megatron) {
@@ -536,9 +547,8 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
   }
   if (question.expert_ranks > 1) {
     return Error{ErrorCode::usage, "experts are shared out where the model is loaded", flag,
-                 "from_pretrained(..., distributed_config=DistributedConfig(fsdp_size=" +
-                     std::to_string(question.ranks) + ", ep_size=" +
-                     std::to_string(question.expert_ranks) + ")), in transformers' Trainer"};
+                 "from_pretrained(..., distributed_config=" + distributed_config(question) +
+                     "), in transformers' Trainer"};
   }
   if (kind == "torchtitan") {
     return Error{

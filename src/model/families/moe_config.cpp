@@ -33,7 +33,8 @@ void MoeConfig::read(ConfigReader& reader, const BuildOptions& options,
   reader.require(experts.top_k <= experts.experts, "num_experts_per_tok",
                  "more experts than there are");
   reader.require(experts.experts % options.expert_ranks == 0, experts_key.begin()[0],
-                 "is not divided by the ranks that share the experts out");
+                 std::to_string(experts.experts) + " experts are not divided by " +
+                     std::to_string(options.expert_ranks) + " ranks that share them out");
   // Products of these stay far from overflow, and a loop over experts in every layer stays small.
   reader.require(experts.experts * experts.intermediate <= kSizeMax, size_key,
                  "more than 2^24 columns in all experts of a layer");
