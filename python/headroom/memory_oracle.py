@@ -142,6 +142,10 @@ def make_model(config, options, device):
             model = kind.from_config(config, **arguments)
     # no_init_weights leaves out all that follows construction, the tying of weights too.
     model.tie_weights()
+    # Gemma 4 goes through a set of words, whose order changes from one process to the next.
+    for module in model.modules():
+        if hasattr(module, "unique_layer_types"):
+            module.unique_layer_types = sorted(module.unique_layer_types)
     return model if on_device else model.to(device)
 
 

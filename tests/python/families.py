@@ -17,6 +17,7 @@ _COMMON = {"vocab_size": _VOCAB, "hidden_size": 48, "intermediate_size": 88,
            "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64}
 _GROUPED = {**_COMMON, "num_key_value_heads": 3}
 _WIDE_HEAD = {**_GROUPED, "hidden_size": 48, "num_attention_heads": 6, "head_dim": 24}
+_GEMMA4 = {**_WIDE_HEAD, "global_head_dim": 32, "sliding_window": 10, "layer_types": ["sliding_attention", "full_attention"]}
 _TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 
@@ -87,6 +88,17 @@ def _decoders():
                                      "query_pre_attn_scalar": 24, **_TOKENS}),
         _family("gemma3_text", "gemma3_text", {**_WIDE_HEAD, "sliding_window": 10,
                                                "query_pre_attn_scalar": 24, **_TOKENS}),
+        # Dense; keys and values taken over, and embeddings for layers; a mixture beside the feed-forward part.
+        _family("gemma4_text", "gemma4_text", {
+            **_GEMMA4, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1, **_TOKENS}),
+        _family("gemma4_text_shared", "gemma4_text", {
+            **_GEMMA4, "num_hidden_layers": 5, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": _VOCAB,
+            "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "final_logit_softcapping": 30.0,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+            **_TOKENS}),
+        _family("gemma4_text_mixture", "gemma4_text", {
+            **_GEMMA4, "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2,
+            "moe_intermediate_size": 32, **_TOKENS}),
         _family("phi", "phi", {**_COMMON, "num_attention_heads": 3,
                                "partial_rotary_factor": 0.5, **_TOKENS}),
         _family("phi_normed", "phi", {
@@ -162,6 +174,22 @@ _QWEN_TOWER = {"depth": 2, "hidden_size": 32, "out_hidden_size": 48, "intermedia
 def _with_images():
     """Language models beside a tower that reads images."""
     return [
+        _family("gemma4", "gemma4", {
+            "text_config": {**_GEMMA4, "num_hidden_layers": 5, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": _VOCAB,
+                            "num_kv_shared_layers": 2, "final_logit_softcapping": 30.0,
+                            # Of one kind, as below.
+                            "layer_types": ["full_attention"] * 5, **_TOKENS},
+            "vision_config": {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+                              "head_dim": 8, "position_embedding_size": 20, "use_clipped_linears": True, "standardize": True},
+            "audio_config": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "subsampling_conv_channels": [8, 4],
+                             "output_proj_dims": 24},
+            "image_token_id": 90, "video_token_id": 91, "audio_token_id": 92}),
+        _family("gemma4_images", "gemma4", {
+            "text_config": {**_GEMMA4, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                            "layer_types": ["full_attention"] * 2, **_TOKENS},
+            "vision_config": {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                              "head_dim": 8, "position_embedding_size": 20},
+            "image_token_id": 90, "video_token_id": 91, "audio_token_id": 92}),
         _family("gemma3", "gemma3", {
             # Of one kind: transformers makes the masks in the order of a set.
             "text_config": {**_WIDE_HEAD, "sliding_window": 10, "query_pre_attn_scalar": 24,

@@ -76,6 +76,10 @@ CASES |= {f"2-qlora-{ranks}-{checkpointing}": {
     "lora_targets": TARGETS, "quantize": "nf4_double", "quant_storage": "bfloat16"}
           for ranks, checkpointing in ((2, "none"), (3, "reentrant"), (4, "non_reentrant"))}
 
+# Layers that take over keys and values of others.
+CASES |= {f"2-gemma4-{checkpointing}": {"version": 2, "family": "gemma4_text_shared", "ranks": 2, "checkpointing": checkpointing}
+          for checkpointing in ("none", "non_reentrant")}
+
 # Experts shared out as transformers has it: a unit of their own, of as many ranks as have the same ones.
 CASES |= {f"2-experts-{ranks}-{expert_ranks}-{checkpointing}": {
     "version": 2, "family": "mixtral", "changes": (("num_local_experts", 4),), "ranks": ranks, "expert_ranks": expert_ranks, "ends": True,

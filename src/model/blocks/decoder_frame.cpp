@@ -46,6 +46,8 @@ class Decoder {
     }
     if (part.is_last) norm_.emplace(g, f_.norm, path(f_.norm_name), f_.hidden);
     if (f_.tables != RotaryTables::none) declare_frequencies(g);
+    if (part.is_first && f_.declare_for_layers) for_layers_ = f_.declare_for_layers(g);
+    if (part.is_last && f_.declare_behind) f_.declare_behind(g);
   }
 
   // Empty where the part is not the first.
@@ -53,14 +55,27 @@ class Decoder {
 
   // `input`: of the first part the token ids, else hidden states.
   Var operator()(GraphBuilder& g, const BuildOptions& options, const Var& input) {
-    Var embedded = part_.is_first ? embedding(g, input) : input;
+    std::vector<Var> held;
+    Var ids = input;
+    if (f_.around && part_.is_first) ids = f_.around->ids(g, input, held);
+    Var embedded = part_.is_first ? embedding(g, ids) : input;
     if (!f_.multiplies_after_masks) embedded = multiplied(g, embedded);
+    if (f_.around && part_.is_first) {
+      f_.around->behind_embedding(g, embed_, embedded, held);
+    }
+    Var for_layers;
+    if (for_layers_.look_up) for_layers = for_layers_.look_up(g, options, ids);
+    if (!f_.around) put_together(g, options, embedded, for_layers);
     std::vector<Var> masks;
     if (f_.masks_come_first) masks = make_masks(g, options, embedded, Var());
     const Var all_positions = position_ids(g, options);
     const Var positions = positions_of_text(g, all_positions);
     if (!f_.masks_come_first) {
       masks = make_masks(g, options, embedded, f_.masks_see_positions ? positions : Var());
+    }
+    if (f_.around) {
+      held.push_back(for_layers);
+      put_together(g, options, embedded, for_layers);
     }
     if (f_.multiplies_after_masks) embedded = multiplied(g, embedded);
     Var x = embedded;
@@ -76,12 +91,14 @@ class Decoder {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const size_t kind = mask_index(i + static_cast<size_t>(part_.first_layer));
       const auto& [cos, sin] = tables[f_.tables_by_mask ? kind : 0];
-      LayerOutputs out = layers_[i](x, {cos, sin, masks[kind], positions, carried});
+      LayerOutputs out = layers_[i](x, {cos, sin, masks[kind], positions, carried, for_layers});
       x = std::move(out.x);
       carried = std::move(out.carried);
     }
     passes_on_more_ = static_cast<bool>(carried) && !part_.is_last;
-    return norm_ ? (*norm_)(g, x) : x;
+    Var output = norm_ ? (*norm_)(g, x) : x;
+    if (f_.end_sharing) f_.end_sharing();
+    return output;
   }
 
   // Whether the next part would need more than hidden states.
@@ -99,8 +116,10 @@ class Decoder {
   }
   // One set of frequencies, or one for each kind of layer that there is.
   void declare_frequencies(GraphBuilder& g) {
-    const Dims half{f_.rotary_dims / 2};
-    for (const LayerMask mask : f_.masks) {
+    for (size_t i = 0; i < f_.masks.size(); ++i) {
+      const LayerMask mask = f_.masks[i];
+      const Dims half{
+          (f_.rotary_dims_of_mask.empty() ? f_.rotary_dims : f_.rotary_dims_of_mask[i]) / 2};
       if (f_.tables_by_mask ? !is_used(mask) : !frequencies_.empty()) {
         frequencies_.emplace_back();
         continue;
@@ -116,6 +135,10 @@ class Decoder {
     Var embedded = g.embedding(embed_, ids);
     if (!embed_scale_) return embedded;
     return g.mul(std::move(embedded), g.to_like(embed_scale_, embed_));
+  }
+  void put_together(GraphBuilder& g, const BuildOptions& options, const Var& embedded,
+                    Var& for_layers) const {
+    if (for_layers) for_layers = for_layers_.put_together(g, options, for_layers, embedded);
   }
   Var multiplied(GraphBuilder& g, const Var& embedded) const {
     const bool multiplies = f_.embedding_multiplier && part_.is_first;
@@ -187,6 +210,7 @@ class Decoder {
   Var embed_;
   Var embed_scale_;
   std::vector<LayerCall> layers_;
+  ForLayersCalls for_layers_;
   std::optional<NormOfDecoder> norm_;
   std::vector<Var> frequencies_;
   bool passes_on_more_ = false;

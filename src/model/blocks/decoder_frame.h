@@ -43,6 +43,24 @@ enum class LayerMask : uint8_t {
   none,          // of linear attention, where nothing is padded
 };
 
+// What is made once for all layers: looked up by the token ids, then put together with their
+// embeddings.
+struct ForLayersCalls {
+  std::function<Var(GraphBuilder& g, const BuildOptions& options, const Var& ids)> look_up;
+  std::function<Var(GraphBuilder& g, const BuildOptions& options, const Var& looked_up,
+                    const Var& embedded)>
+      put_together;
+};
+
+// A model around the language model, on text alone: the ids that are looked up in place of the
+// input's, and what it makes besides of the embedding. `held` takes what its function holds.
+struct AroundText {
+  std::function<Var(GraphBuilder& g, const Var& ids, std::vector<Var>& held)> ids;
+  std::function<void(GraphBuilder& g, const Var& embed_weight, const Var& embedded,
+                     std::vector<Var>& held)>
+      behind_embedding;
+};
+
 struct DecoderFrame {
   int64_t vocabulary = 0, hidden = 0, layers = 0;
   int64_t rotary_dims = 0;
@@ -67,6 +85,7 @@ struct DecoderFrame {
 
   RotaryTables tables = RotaryTables::doubled;
   bool tables_by_mask = false;  // Gemma 3: rotary frequencies of their own for each kind of layer
+  std::vector<int64_t> rotary_dims_of_mask;  // with those, where they differ: of each of `masks`
   std::vector<LayerMask> masks{LayerMask::full};  // that the model makes, in this order
   std::vector<LayerMask> mask_of_layer;           // empty: the first one for all
   int64_t sliding_window = 0;
@@ -74,8 +93,14 @@ struct DecoderFrame {
   bool text_has_positions = true;   // of its own beside those of by_axis; else masks see none
   // The model around the language model makes the masks, before there are positions.
   bool masks_come_first = false;
+  std::optional<AroundText> around;  // with it, what is for layers is put together behind the masks
   // Declares what stands before the language model and a step on text never reads.
   std::function<void(GraphBuilder&)> declare_before;
+  std::function<void(GraphBuilder&)> declare_behind;
+  // Declares, behind the layers, what LayerInputs::for_layers is made by (Gemma 4).
+  std::function<ForLayersCalls(GraphBuilder&)> declare_for_layers;
+  // Where layers share more than hidden states: lets go of it, once the model has run.
+  std::function<void()> end_sharing;
 };
 
 // What a layer is called with besides the hidden states.
@@ -85,6 +110,7 @@ struct LayerInputs {
   const Var& mask;
   const Var& positions;
   const Var& carried;  // what the layer before passed on besides its output (GLM-5: chosen keys)
+  const Var& for_layers;
 };
 
 struct LayerOutputs {

@@ -7,7 +7,7 @@ namespace headroom::model {
 namespace {
 
 using AnyNorm = std::variant<RmsNorm, CenteredRmsNorm, EarlyCastRmsNorm, LayerNorm, BareLayerNorm,
-                             WrittenLayerNorm>;
+                             WrittenLayerNorm, PoweredRmsNorm>;
 
 AnyNorm make(GraphBuilder& g, DecoderNorm kind, const std::string& name, int64_t size) {
   switch (kind) {
@@ -21,6 +21,8 @@ AnyNorm make(GraphBuilder& g, DecoderNorm kind, const std::string& name, int64_t
       return BareLayerNorm();
     case DecoderNorm::written_layer:
       return WrittenLayerNorm(g, name, Dims{size});
+    case DecoderNorm::powered_rms:
+      return PoweredRmsNorm(g, name, size);
     case DecoderNorm::wide_rms:
       return RmsNorm(g, name, size, RmsProduct::wide);
     case DecoderNorm::widened_rms:
@@ -50,6 +52,17 @@ Var CenteredRmsNorm::operator()(GraphBuilder& g, const Var& input) const {
     output = g.mul(x, g.rsqrt(g.add(g.mean(g.pow(x, 2), {-1}, true), 1e-6)));
   }
   output = g.mul(output, g.add(g.to(weight, DType::f32), 1.0));
+  return g.to_like(output, input);
+}
+
+Var PoweredRmsNorm::operator()(GraphBuilder& g, const Var& input) const {
+  Var output;
+  {
+    const Var x = g.to(input, DType::f32);
+    const Var mean_squared = g.add(g.mean(g.pow(x, 2), {-1}, true), 1e-6);
+    output = g.mul(x, g.pow(mean_squared, -0.5));
+  }
+  if (weight) output = g.mul(output, g.to(weight, DType::f32));
   return g.to_like(output, input);
 }
 

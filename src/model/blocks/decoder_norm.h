@@ -19,6 +19,7 @@ enum class DecoderNorm : uint8_t {
   layer,           // torch.nn.LayerNorm
   bare_layer,      // OLMo: a layer norm in float32 without parameters
   written_layer,   // Cohere: a layer norm without bias, written out in float32
+  powered_rms,     // Gemma 4: by a power of -1/2, weighted in float32, then cast back
 };
 
 // Gemma's RMSNorm: what is multiplied is 1 + weight, in float32, before the result is cast back.
@@ -55,6 +56,16 @@ struct EarlyCastRmsNorm {
   Var operator()(GraphBuilder& g, const Var& input) const;
 };
 
+// Gemma 4's, which some modules have without a weight.
+struct PoweredRmsNorm {
+  Var weight;
+
+  PoweredRmsNorm() = default;
+  PoweredRmsNorm(GraphBuilder& g, const std::string& name, int64_t size)
+      : weight(g.parameter(name + ".weight", {size}, ParameterRole::norm)) {}
+  Var operator()(GraphBuilder& g, const Var& input) const;
+};
+
 class NormOfDecoder {
  public:
   NormOfDecoder(GraphBuilder& g, DecoderNorm kind, const std::string& name, int64_t size);
@@ -64,7 +75,7 @@ class NormOfDecoder {
 
  private:
   std::variant<RmsNorm, CenteredRmsNorm, EarlyCastRmsNorm, LayerNorm, BareLayerNorm,
-               WrittenLayerNorm>
+               WrittenLayerNorm, PoweredRmsNorm>
       norm_;
 };
 

@@ -133,6 +133,11 @@ std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& k
   return {rotated_query, rotated(g, key, cos_heads, sin_heads, dims)};
 }
 
+Var apply_rotary_to_one(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, int64_t dims,
+                        int heads_dim) {
+  return rotated(g, x, g.unsqueeze(cos, heads_dim), g.unsqueeze(sin, heads_dim), dims);
+}
+
 std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, const Var& key,
                                          const Var& cos, const Var& sin, int64_t dims,
                                          int64_t head) {

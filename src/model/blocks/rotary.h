@@ -50,6 +50,10 @@ Var complex_rotary_table(GraphBuilder& g, const Var& inverse_frequencies, const 
 std::pair<Var, Var> apply_rotary(GraphBuilder& g, const Var& query, const Var& key, const Var& cos,
                                  const Var& sin, int64_t dims, int heads_dim = 1);
 
+// The same for one of them alone (Gemma 4).
+Var apply_rotary_to_one(GraphBuilder& g, const Var& x, const Var& cos, const Var& sin, int64_t dims,
+                        int heads_dim);
+
 // The same for the first `dims` of a head of `head`; the rest is appended as it is.
 std::pair<Var, Var> apply_partial_rotary(GraphBuilder& g, const Var& query, const Var& key,
                                          const Var& cos, const Var& sin, int64_t dims,

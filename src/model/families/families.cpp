@@ -14,6 +14,7 @@
 #include "model/families/falcon.h"
 #include "model/families/family.h"
 #include "model/families/gemma.h"
+#include "model/families/gemma4.h"
 #include "model/families/glm.h"
 #include "model/families/gpt2.h"
 #include "model/families/gpt_bigcode.h"
@@ -97,12 +98,33 @@ constexpr std::string_view kSparsityIsAMask =
 
 bool classifies_sequences(const Family& family) {
   // Those that have none (models/auto/modeling_auto.py, 5.23); T5's runs a decoder of its own.
-  constexpr auto kHaveNone = std::to_array<std::string_view>(
-      {"codegen",      "cohere",   "cohere2",       "deepseek_v32",     "dots1",    "ernie4_5",
-       "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",      "granite",  "granitemoe",
-       "kimi_k2",      "llama4",   "llama4_text",   "minimax_m2",       "mistral3", "olmoe",
-       "qwen2_5_vl",   "qwen2_vl", "qwen3_5_moe",   "qwen3_5_moe_text", "qwen3_vl", "t5",
-       "vit"});
+  constexpr auto kHaveNone = std::to_array<std::string_view>({"codegen",
+                                                              "cohere",
+                                                              "cohere2",
+                                                              "deepseek_v32",
+                                                              "dots1",
+                                                              "ernie4_5",
+                                                              "ernie4_5_moe",
+                                                              "gemma4",
+                                                              "gemma4_text",
+                                                              "glm4_moe",
+                                                              "glm4_moe_lite",
+                                                              "glm_moe_dsa",
+                                                              "granite",
+                                                              "granitemoe",
+                                                              "kimi_k2",
+                                                              "llama4",
+                                                              "llama4_text",
+                                                              "minimax_m2",
+                                                              "mistral3",
+                                                              "olmoe",
+                                                              "qwen2_5_vl",
+                                                              "qwen2_vl",
+                                                              "qwen3_5_moe",
+                                                              "qwen3_5_moe_text",
+                                                              "qwen3_vl",
+                                                              "t5",
+                                                              "vit"});
   return std::ranges::find(kHaveNone, family.model_type) == kHaveNone.end();
 }
 
@@ -138,6 +160,8 @@ std::span<const Family> families() {
       {"gemma2", build_gemma2},
       {"gemma3", build_gemma3_with_images, Task::causal_lm, kTextAlone, true},
       {"gemma3_text", build_gemma3},
+      {"gemma4", build_gemma4, Task::causal_lm, kTextAlone, true},
+      {"gemma4_text", build_gemma4_text},
       {"glm", build_glm},
       {"glm4", build_glm4},
       {"glm4_moe", build_glm4_moe},

@@ -34,6 +34,7 @@ constexpr std::array kTargets = std::to_array<ArchitectureTargets>({
     {"gemma", {"q_proj", "v_proj"}},
     {"gemma2", {"q_proj", "v_proj"}},
     {"gemma3_text", {"q_proj", "v_proj"}},
+    {"gemma4", {"q_proj", "v_proj"}},
     {"gpt2", {"c_attn"}},
     {"gpt_bigcode", {"c_attn"}},
     {"gpt_neo", {"q_proj", "v_proj"}},
