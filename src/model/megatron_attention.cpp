@@ -20,7 +20,7 @@ Var CoreAttention::operator()(GraphBuilder& g, const MegatronStage& stage, std::
       break;
     case MegatronAttention::automatic:
     case MegatronAttention::fused:
-      context = fused(g, parts);
+      context = stage.rank.context > 1 ? fused_ring(g, stage, parts) : fused(g, parts);
       break;
   }
   region.leave({&context});
@@ -36,6 +36,19 @@ Var CoreAttention::fused(GraphBuilder& g, const std::vector<Var>& parts) const {
   Attributes attributes;
   attributes.flag = !is_padded;  // causal
   return g.apply(OpKind::te_fused_attention, {parts[0], key, value}, std::move(attributes));
+}
+
+// Parts of the sequence go round as they are: views of one block are copied, keys and values again
+// into what is sent.
+Var CoreAttention::fused_ring(GraphBuilder& g, const MegatronStage& stage,
+                              const std::vector<Var>& parts) const {
+  std::vector<Var> whole;
+  for (const Var& part : parts) whole.push_back(g.contiguous(part));
+  Attributes attributes;
+  attributes.ints = {stage.rank.context};
+  attributes.flag = true;  // by cuDNN
+  Var context = g.apply(OpKind::te_ring_attention, whole, std::move(attributes));
+  return g.view(context, {queries, stage.micro_batch, heads * value_size});
 }
 
 // UnfusedDotProductAttention: the scores' input is a block that is made before. Megatron-LM's own

@@ -36,6 +36,7 @@ struct CoreAttention {
               const MegatronContext& context) const;
   Var flash(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
   Var fused(GraphBuilder& g, const std::vector<Var>& parts) const;
+  Var fused_ring(GraphBuilder& g, const MegatronStage& stage, const std::vector<Var>& parts) const;
   Var without_padding(GraphBuilder& g, Var weights, int64_t batch) const;
   // Each head of keys or values as often as queries share it.
   Var repeated(GraphBuilder& g, const Var& x, int64_t batch, int64_t size) const;

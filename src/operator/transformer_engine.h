@@ -59,11 +59,13 @@ Tensor te_rotary(Eager& e, const Tensor& x, const Tensor& angles);
 // Scale, causal mask and softmax over [batch * heads, s, s]; backward writes over the gradient.
 Tensor te_causal_softmax(Eager& e, const Tensor& scores);
 
-// Ring attention by the flash-attn package over `ranks` ranks, two or more, that hold a part of the
-// sequence each (cp_comm_type p2p), causal, on the last of them; query [b, s, heads, d],
-// contiguous; key and value may have fewer heads.
+// Ring attention over `ranks` ranks, two or more, that hold a part of the sequence each
+// (cp_comm_type p2p), causal, on the last of them; all three contiguous. To flash_attn: query
+// [b, s, heads, d], values as wide as keys. To cuDNN: query [s, b, heads, d], values of any width.
+// Key and value may have fewer heads; gives the query's sizes, as wide as the values.
+enum class RingKernels : uint8_t { flash_attn, cudnn };
 Tensor te_ring_attention(Eager& e, const Tensor& query, const Tensor& key, const Tensor& value,
-                         int64_t ranks);
+                         int64_t ranks, RingKernels kernels);
 
 // cuDNN's attention; query [s, b, heads, d]; gives [s, b, heads * the value's d]. Where all three
 // are views of one block, backward's gradients lie in one block as well.

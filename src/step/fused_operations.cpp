@@ -101,7 +101,8 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
     case OpKind::te_causal_softmax:
       return op::te_causal_softmax(e, in[0]);
     case OpKind::te_ring_attention:
-      return op::te_ring_attention(e, in[0], in[1], in[2], a.ints[0]);
+      return op::te_ring_attention(e, in[0], in[1], in[2], a.ints[0],
+                                   a.flag ? op::RingKernels::cudnn : op::RingKernels::flash_attn);
     case OpKind::te_fused_attention:
       return op::te_fused_attention(e, in[0], in[1], in[2], a.flag);
     case OpKind::bias_dropout_add:

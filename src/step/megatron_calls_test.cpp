@@ -62,31 +62,33 @@ std::vector<OperatorCall> only(const std::vector<OperatorCall>& calls, OpKind ki
   return some;
 }
 
+int64_t bytes_sent(const std::vector<OperatorCall>& calls, Phase phase) {
+  int64_t bytes = 0;
+  for (const OperatorCall& call : only(calls, OpKind::send_receive, phase)) {
+    bytes += call.bytes_written;
+  }
+  return bytes;
+}
+
 // AttnFuncWithCPAndKVP2P: forward passes keys and values on but in the last step; backward in every
 // one, with their gradients, but of those none in the first and nothing else in the last.
 TEST(MegatronCalls, ARingSendsKeysValuesAndTheirGradients) {
-  for (const int64_t ranks : {2, 4}) {
-    MegatronStage stage = one_layer(MegatronAttention::flash);
-    stage.rank.context = ranks;
-    const auto calls = calls_of(stage);
-    const int64_t both = 2 * kBatch * (kSequence / ranks) * kHidden * 2;
-    int64_t forward = 0;
-    int64_t backward = 0;
-    for (const OperatorCall& call : only(calls, OpKind::send_receive, Phase::forward)) {
-      forward += call.bytes_written;
+  for (const MegatronAttention kind : {MegatronAttention::flash, MegatronAttention::fused}) {
+    for (const int64_t ranks : {2, 4}) {
+      MegatronStage stage = one_layer(kind);
+      stage.rank.context = ranks;
+      const auto calls = calls_of(stage);
+      const int64_t both = 2 * kBatch * (kSequence / ranks) * kHidden * 2;
+      EXPECT_EQ(bytes_sent(calls, Phase::forward), (ranks - 1) * both) << ranks;
+      EXPECT_EQ(bytes_sent(calls, Phase::backward), 2 * (ranks - 1) * both) << ranks;
     }
-    for (const OperatorCall& call : only(calls, OpKind::send_receive, Phase::backward)) {
-      backward += call.bytes_written;
-    }
-    EXPECT_EQ(forward, (ranks - 1) * both) << ranks;
-    EXPECT_EQ(backward, 2 * (ranks - 1) * both) << ranks;
   }
 }
 
 // What is computed with comes first: no step of the ring begins before the one before it was sent.
 TEST(MegatronCalls, EachStepOfARingWaitsForWhatWasSent) {
   constexpr int64_t kRanks = 4;
-  MegatronStage stage = one_layer(MegatronAttention::flash);
+  MegatronStage stage = one_layer(MegatronAttention::fused);
   stage.rank.context = kRanks;
   int64_t sent = 0;
   int64_t waited = 0;
@@ -118,6 +120,47 @@ TEST(MegatronCalls, MaskedByCauseAttentionIsHalf) {
     for (const OperatorCall& call : only(calls, OpKind::flash_attention, Phase::forward)) {
       EXPECT_EQ(call.rows, kSequence);
       EXPECT_EQ(call.keys, kSequence);
+    }
+  }
+}
+
+// Ranks that share a sequence share what it costs out: each has its tokens, but of attention their
+// part by all tokens.
+TEST(MegatronCalls, RanksOnARingShareAllOfAttention) {
+  for (const MegatronAttention kind : {MegatronAttention::flash, MegatronAttention::fused}) {
+    const auto whole = calls_of(one_layer(kind));
+    for (const int64_t ranks : {2, 4}) {
+      MegatronStage stage = one_layer(kind);
+      stage.rank.context = ranks;
+      const auto calls = calls_of(stage);
+      for (const Phase phase : {Phase::forward, Phase::backward}) {
+        EXPECT_EQ(static_cast<double>(ranks) * attention_flops(calls, phase),
+                  attention_flops(whole, phase));
+      }
+    }
+  }
+}
+
+// However layers are divided, the ranks together compute no less than one would.
+TEST(MegatronCalls, RanksTogetherComputeWhatOneDoes) {
+  const auto flops = [](const MegatronStage& stage) {
+    double sum = 0;
+    for (const OperatorCall& call : calls_of(stage)) {
+      if (call.phase == Phase::forward || call.phase == Phase::backward) sum += call.flops;
+    }
+    return sum;
+  };
+  for (const MegatronAttention kind : {MegatronAttention::flash, MegatronAttention::fused}) {
+    const double whole = flops(one_layer(kind));
+    for (const int64_t context : {1, 2, 4}) {
+      for (const int64_t tensor : {1, 2, 4}) {
+        MegatronStage stage = one_layer(kind);
+        stage.rank.context = context;
+        stage.rank.tensor = tensor;
+        stage.rank.sequence_parallel = tensor > 1;
+        EXPECT_GE(static_cast<double>(context * tensor) * flops(stage), 0.999 * whole)
+            << "context " << context << ", tensor " << tensor;
+      }
     }
   }
 }

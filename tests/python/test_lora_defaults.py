@@ -1,6 +1,7 @@
 """Where no targets are named, adapters stand where peft puts them, or both refuse."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -8,6 +9,13 @@ import step_dump
 from test_exactness import FAMILIES
 
 constants = pytest.importorskip("peft.utils.constants")
+
+
+def is_target(targets, module):
+    """As peft matches: a pattern by its whole, a list by the ends of names."""
+    if isinstance(targets, str):
+        return re.fullmatch(targets, module) is not None
+    return module.split(".")[-1] in targets
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -23,6 +31,11 @@ def test_default_targets_are_pefts(family):
         assert f'peft knows no target modules for "{kind}"' in done.stderr
         return
     assert done.returncode == 0, done.stderr
-    adapted = {entry["name"].split(".lora_A.")[0].split(".")[-1]
-               for entry in json.loads(done.stdout)["parameters"] if ".lora_A." in entry["name"]}
-    assert adapted == set(expected)
+    names = [entry["name"].removeprefix("base_model.model.")
+             for entry in json.loads(done.stdout)["parameters"]]
+    modules = {name.removesuffix(".weight").removesuffix(".base_layer") for name in names
+               if name.endswith(".weight") and ".lora_" not in name}
+    adapted = {name.split(".lora_A.")[0] for name in names if ".lora_A." in name}
+    assert adapted == {module for module in modules if is_target(expected, module)}
+    if not isinstance(expected, str):
+        assert {module.split(".")[-1] for module in adapted} == set(expected)
