@@ -237,9 +237,11 @@ void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
         "(DistributedConfig(fsdp_mixed_precision=True)), without autocast");
   }
   if (!is_fsdp(question.division)) {
-    answer.notes.push_back(
-        "what the device shows is as measured on one GPU, and a communicator more; no run under "
-        "this method was at hand");
+    const int64_t others = communicators_of(question).others;
+    answer.notes.push_back("what the device shows is as measured on one GPU, and " +
+                           (others == 0 ? std::string("a communicator")
+                                        : std::to_string(1 + others) + " communicators") +
+                           " more; no run under this method was at hand");
     return;
   }
   if (question.division == Division::fsdp2) {

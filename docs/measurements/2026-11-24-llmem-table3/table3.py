@@ -5,7 +5,10 @@ For each model and each of the paper's three ways to use four V100 16 GB: the la
 the step at that batch, and the epoch that this makes. Writes predicted.csv beside itself, and prints the
 comparison. No GPU; a minute or two.
 
-Usage: table3.py --binary build/dev/src/cli/headroom
+With --check nothing is written: what predicted.csv says of the paper's three ways has to come out again, the largest
+batches and the order in time alike.
+
+Usage: table3.py --binary build/dev/src/cli/headroom [--check]
 """
 
 import argparse
@@ -81,12 +84,36 @@ def order(seconds):
     return [way for _, way in sorted(feasible)]
 
 
+def orders_and_batches(rows):
+    """What --check holds: of each model the ways in order of their epochs, and each way's largest batch."""
+    return {model: (order({way: rows[model, way]["epoch_seconds"] for way in PAPERS_WAYS}),
+                    {way: str(rows[model, way]["largest_batch"]) for way in PAPERS_WAYS}) for model in PAPER}
+
+
+def check(binary, table):
+    with open(table, newline="", encoding="utf-8") as file:
+        said = {(row["model"], row["way"]): {**row, "epoch_seconds": row["epoch_seconds"] and int(row["epoch_seconds"])}
+                for row in csv.DictReader(file)}
+    said = orders_and_batches(said)
+    now = orders_and_batches({(model, way): row_of(binary, model, way) for model in PAPER for way in PAPERS_WAYS})
+    differing = [model for model in PAPER if said[model] != now[model]]
+    for model in differing:
+        print(f"{model}: {table.name} has {said[model]}, now {now[model]}; run without --check, and the page's table "
+              "and counts are to be what it prints", file=sys.stderr)
+    return 1 if differing else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--binary", default="headroom")
-    binary = parser.parse_args().binary
+    parser.add_argument("--check", action="store_true", help="hold predicted.csv against the program, and write nothing")
+    arguments = parser.parse_args()
+    binary = arguments.binary
+    table = Path(__file__).with_name("predicted.csv")
+    if arguments.check:
+        return check(binary, table)
     rows = {(model, way): row_of(binary, model, way) for model in PAPER for way in WAYS}
-    with open(Path(__file__).with_name("predicted.csv"), "w", newline="", encoding="utf-8") as file:
+    with open(table, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(next(iter(rows.values()))))
         writer.writeheader()
         writer.writerows(rows.values())

@@ -296,10 +296,23 @@ Result<Scenario> complete(Scenario s) {
   return s;
 }
 
+// Colossal-AI's own groups stand beside torch's default one, in which launch() counts the processes
+// of a host and each step looks for overflow: parameters that are not divided have one of all ranks
+// again (tensor/process_group.py makes a group of the same ranks once), those that are divided one
+// of their holders, and products one of theirs.
+Communicators communicators_of_gemini(int64_t replicas, int64_t tensor_ranks) {
+  const int64_t all = replicas * tensor_ranks;
+  if (replicas == 1 || tensor_ranks == 1) return communicators_among({all, all});
+  return communicators_among({all, all, replicas, tensor_ranks});
+}
+
 }  // namespace
 
 Communicators communicators_of(const FitQuestion& question) {
   if (question.megatron) return communicators_of(question.ranks, *question.megatron);
+  if (question.division == Division::gemini) {
+    return communicators_of_gemini(question.ranks, question.tensor_ranks);
+  }
   const int64_t same_experts =
       question.expert_ranks > 1 ? question.ranks / question.expert_ranks : 1;
   return communicators_among({question.ranks * question.context_ranks, question.replicas,
