@@ -11,6 +11,8 @@
 #include "fit/scenario/errors.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
+#include "fit/search/alternatives.h"
+#include "fit/search/candidate.h"
 #include "fit/search/network.h"
 #include "fit/search/precision.h"
 #include "fit/search/search.h"
@@ -22,11 +24,6 @@
 namespace headroom::fit {
 
 namespace {
-
-struct Candidate {
-  FitQuestion question;
-  MethodRow row;
-};
 
 // How much is computed twice: nothing, cheap operators, all of forward.
 int recomputation_of(const FitQuestion& question) {
@@ -105,6 +102,9 @@ Result<std::vector<WayToDivide>> divisions_of(const Scenario& scenario, int64_t 
   for (std::string& words : expert_divisions_among(gpus)) {
     if (can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
   }
+  for (std::string& words : context_divisions_among(gpus)) {
+    if (can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
+  }
   for (std::string& words : pipelines_among(gpus)) {
     const bool is_wanted = scenario.question.given.contains("pipeline-schedule");
     if (is_wanted || can_be_divided(scenario, {words})) divisions.push_back({std::move(words)});
@@ -122,7 +122,7 @@ Result<std::vector<WayToDivide>> divisions_of(const Scenario& scenario, int64_t 
 // The same sequences in a step as where each GPU has a batch of its own.
 Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate) {
   FitQuestion& question = candidate.question;
-  const int64_t group = question.tensor_ranks * question.stages;
+  const int64_t group = question.tensor_ranks * question.context_ranks * question.stages;
   const auto accumulated = checked_multiply(asked.grad_accum, group);
   if (group == 1 || !accumulated) return {};
   HEADROOM_TRY(question.set("grad-accum", std::to_string(*accumulated)));
@@ -140,6 +140,9 @@ struct Way {
   std::optional<Precision> precision;
 };
 
+constexpr const char* kSchedulesChosen =
+    "of each pipeline that could come first by it the fastest schedule, of 1F1B, interleaved "
+    "(vpp:2), zero-bubble, zbv and dualpipev (--pipeline-schedule NAME holds it still)";
 constexpr const char* kNothingPrepared =
     "of the quantized model nothing is prepared in float32 in any row (--kbit-preparation none), "
     "since FSDP and ZeRO leave it so; on one GPU all is, unless told otherwise";
@@ -225,146 +228,6 @@ Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario,
     HEADROOM_TRY(add_candidates(scenario, {division + all}, offload, candidates));
   }
   return candidates;
-}
-
-// Whether the question leaves open in which micro-batches a step has its sequences. Each one of a
-// traced model would be a trace of its own.
-bool leaves_batch_open(const Scenario& scenario) {
-  const FitQuestion& question = scenario.question;
-  return question.global_batch && !question.given.contains("batch") && !scenario.traced;
-}
-
-// The same step in micro-batches of so many sequences.
-Result<Candidate> with_batch(const Candidate& candidate, int64_t batch) {
-  Candidate other = candidate;
-  const int64_t sequences = candidate.question.batch * candidate.question.grad_accum;
-  HEADROOM_TRY(other.question.set("batch", std::to_string(batch)));
-  HEADROOM_TRY(other.question.set("grad-accum", std::to_string(sequences / batch)));
-  other.row.flags += " --batch " + std::to_string(batch);
-  return other;
-}
-
-// Other micro-batches than the candidate's.
-std::vector<int64_t> other_batches_of(const Candidate& candidate) {
-  const int64_t sequences = candidate.question.batch * candidate.question.grad_accum;
-  std::vector<int64_t> batches;
-  for (int64_t batch = 1; batch <= sequences / batch; ++batch) {
-    if (sequences % batch != 0) continue;
-    for (const int64_t divisor : {batch, sequences / batch}) {
-      if (divisor != candidate.question.batch) batches.push_back(divisor);
-    }
-  }
-  std::ranges::sort(batches);
-  const auto twice = std::ranges::unique(batches);  // the root of a square
-  batches.erase(twice.begin(), twice.end());
-  return batches;
-}
-
-// A candidate's micro-batches: each step's time where it fits for sure, nothing where it does not.
-struct Tried {
-  size_t place = 0;  // of the way among the candidates
-  Candidate candidate;
-  std::optional<double> seconds;
-};
-
-// Of all stages, where there are some. The Error is about a setting that cannot be asked.
-Result<std::optional<double>> seconds_where_it_fits(const Scenario& base, const StepTimer& timer,
-                                                    const FitQuestion& question) {
-  const auto seconds_of = [](const auto& time) {
-    return time ? std::optional(time->step_seconds.expected) : std::nullopt;
-  };
-  std::vector<StageFigures> stages;
-  step::Pipeline pipeline;
-  for (int64_t stage = 0; stage < question.stages; ++stage) {
-    HEADROOM_ASSIGN(const Scenario scenario, vary(base, at_stage(question, stage)));
-    HEADROOM_ASSIGN(const DetailedPrediction detail,
-                    predict_with_trace(scenario, Figures::where_it_fits));
-    if (detail.prediction.verdict != Verdict::yes) return std::optional<double>();
-    if (question.stages == 1) return seconds_of(timer.time_of(scenario, detail.trace));
-    stages.push_back(stage_figures(scenario, timer, detail));
-    pipeline = scenario.train.pipeline;
-  }
-  return seconds_of(pipeline_time(stages, pipeline));
-}
-
-void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
-  MethodRow& row = candidate.row;
-  const auto refuse = [&](const Error& error) { row.reason = error.message; };
-  auto scenario = vary(base, candidate.question);
-  if (!scenario) return refuse(scenario.error());
-  std::vector<StageFigures> stages;
-  DetailedPrediction detail;
-  if (candidate.question.stages > 1) {
-    auto made = stages_of(*scenario, timer, {.known = {}, .fullest = &detail});
-    if (!made) return refuse(made.error());
-    stages = std::move(*made);
-    scenario = vary(base, at_stage(candidate.question, fullest_stage(stages)));
-    if (!scenario) return refuse(scenario.error());
-    add_oom_probability(*scenario, detail);
-  } else {
-    auto made = predict_in_detail(*scenario, 0);
-    if (!made) return refuse(made.error());
-    detail = std::move(*made);
-  }
-  take_prediction(*scenario, detail, row);
-  row.sent = sent_in(*scenario, detail.trace);
-  if (!stages.empty()) {
-    row.time = pipeline_time(stages, scenario->train.pipeline);
-  } else if (const auto time = timer.time_of(*scenario, detail.trace)) {
-    row.time = *time;
-  }
-  if (scenario->traced) return;  // each size would be a trace of its own
-  if (const auto largest = largest_batch(*scenario, detail.prediction)) {
-    row.largest_batch = *largest;
-  }
-}
-
-void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidate>& candidates,
-              SearchCount& count) {
-  count.begin_part(static_cast<int64_t>(candidates.size()));
-  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
-    fill(base, timer, candidates[i]);
-    count.add_done(candidates[i].row.reason.empty());
-  });
-}
-
-// Of each way the micro-batch that is fastest, of those that fit; the candidate's own, where no
-// other is faster; what no flag takes is none.
-void choose_batches(const Scenario& base, const StepTimer& timer,
-                    std::vector<Candidate>& candidates, SearchCount& count) {
-  std::vector<Tried> all;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].row.reason.empty()) continue;
-    for (const int64_t batch : other_batches_of(candidates[i])) {
-      auto other = with_batch(candidates[i], batch);
-      if (other) all.push_back({i, std::move(*other), std::nullopt});
-    }
-  }
-  count.begin_part(static_cast<int64_t>(all.size()));
-  for_each_in_parallel(all.size(), 0, [&](size_t i) {
-    const auto seconds = seconds_where_it_fits(base, timer, all[i].candidate.question);
-    if (seconds) all[i].seconds = *seconds;
-    count.add_done(bool(seconds));
-  });
-  std::vector<const Tried*> fastest(candidates.size(), nullptr);
-  for (const Tried& tried : all) {
-    const Tried*& best = fastest[tried.place];
-    const MethodRow& own = candidates[tried.place].row;
-    const bool own_fits = own.verdict == Verdict::yes && own.time.has_value();
-    const bool is_faster = tried.seconds &&
-                           (!own_fits || *tried.seconds < own.time->step_seconds.expected) &&
-                           (best == nullptr || *tried.seconds < *best->seconds);
-    if (is_faster) best = &tried;
-  }
-  count.begin_part(static_cast<int64_t>(candidates.size()));
-  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
-    if (fastest[i] != nullptr) {
-      candidates[i] = fastest[i]->candidate;
-      candidates[i].row.why.clear();
-      fill(base, timer, candidates[i]);
-    }
-    count.add_done();
-  });
 }
 
 // Why the others are not first, and what the order is.
@@ -458,6 +321,15 @@ std::vector<std::string> expert_divisions_among(int64_t gpus) {
   return words;
 }
 
+std::vector<std::string> context_divisions_among(int64_t gpus) {
+  std::vector<std::string> words;
+  for (int64_t ranks = gpus; ranks >= 2; --ranks) {
+    if (gpus % ranks != 0) continue;
+    words.push_back("fsdp2:" + std::to_string(gpus / ranks) + ",cp:" + std::to_string(ranks));
+  }
+  return words;
+}
+
 std::vector<std::string> pipelines_among(int64_t gpus) {
   std::vector<std::string> words{"pp:" + std::to_string(gpus)};
   for (int64_t stages = gpus / 2; stages >= 2; --stages) {
@@ -517,14 +389,14 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 }
 
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus, bool searches_batches,
+                                            int64_t gpus, bool searches_within_ways,
                                             SearchCount& count) {
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   const auto try_all = [&](std::vector<Candidate>& some) {
     fill_all(scenario, timer, some, count);
-    if (searches_batches && leaves_batch_open(scenario)) {
-      choose_batches(scenario, timer, some, count);
-    }
+    if (!searches_within_ways) return;
+    if (leaves_batch_open(scenario)) choose_batches(scenario, timer, some, count);
+    choose_schedules(scenario, timer, some, count);
   };
   try_all(candidates);
   const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
@@ -582,6 +454,12 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   });
   if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
+  const bool has_pipelines = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
+    return row.reason.empty() && row.method.find("pp:") != std::string::npos;
+  });
+  if (has_pipelines && !question.given.contains("pipeline-schedule")) {
+    answer.notes.emplace_back(kSchedulesChosen);
+  }
   return answer;
 }
 

@@ -80,6 +80,8 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 // With a mixture's experts shared out, among some or each of a group: "fsdp2:8,ep:8",
 // "fsdp2:8,ep:4", "fsdp2:4,replicate:2,ep:4", ...
 [[nodiscard]] std::vector<std::string> expert_divisions_among(int64_t gpus);
+// With sequences shared among some ranks or all of them: "fsdp2:1,cp:8", "fsdp2:2,cp:4", ...
+[[nodiscard]] std::vector<std::string> context_divisions_among(int64_t gpus);
 // The same of pipelines, alone and with fully_shard within each stage.
 [[nodiscard]] std::vector<std::string> pipelines_among(int64_t gpus);
 // With sequences divided among tensor parallel ranks, up to `most`, too: alone, within fully_shard,
@@ -88,10 +90,11 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
-// `searches_batches`: of each way the fastest micro-batch, if the question leaves that open.
+// `searches_within_ways`: of each way the fastest micro-batch and the fastest schedule, if the
+// question leaves them open.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
-                                            int64_t gpus, bool searches_batches,
+                                            int64_t gpus, bool searches_within_ways,
                                             SearchCount& count);
 // Whether one of them fits for sure; quicker than ranking them. Counts what it predicts.
 Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& count);

@@ -1,0 +1,68 @@
+#include "fit/search/candidate.h"
+
+#include <utility>
+
+#include "base/parallel.h"
+#include "fit/prediction.h"
+#include "fit/search/search.h"
+#include "fit/stages.h"
+#include "fit/time/pipeline_time.h"
+
+namespace headroom::fit {
+
+namespace {
+
+double mean_seconds(const std::vector<StageFigures>& stages) {
+  double seconds = 0;
+  for (const StageFigures& stage : stages) {
+    if (!stage.time) return 0;
+    seconds += stage.time->step_seconds.expected;
+  }
+  return seconds / static_cast<double>(stages.size());
+}
+
+}  // namespace
+
+void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
+  MethodRow& row = candidate.row;
+  const auto refuse = [&](const Error& error) { row.reason = error.message; };
+  auto scenario = vary(base, candidate.question);
+  if (!scenario) return refuse(scenario.error());
+  std::vector<StageFigures> stages;
+  DetailedPrediction detail;
+  if (candidate.question.stages > 1) {
+    auto made = stages_of(*scenario, timer, {.known = {}, .fullest = &detail});
+    if (!made) return refuse(made.error());
+    stages = std::move(*made);
+    scenario = vary(base, at_stage(candidate.question, fullest_stage(stages)));
+    if (!scenario) return refuse(scenario.error());
+    add_oom_probability(*scenario, detail);
+  } else {
+    auto made = predict_in_detail(*scenario, 0);
+    if (!made) return refuse(made.error());
+    detail = std::move(*made);
+  }
+  take_prediction(*scenario, detail, row);
+  row.sent = sent_in(*scenario, detail.trace);
+  if (!stages.empty()) {
+    row.time = pipeline_time(stages, scenario->train.pipeline);
+    candidate.least_seconds = mean_seconds(stages);
+  } else if (const auto time = timer.time_of(*scenario, detail.trace)) {
+    row.time = *time;
+  }
+  if (scenario->traced) return;  // each size would be a trace of its own
+  if (const auto largest = largest_batch(*scenario, detail.prediction)) {
+    row.largest_batch = *largest;
+  }
+}
+
+void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidate>& candidates,
+              SearchCount& count) {
+  count.begin_part(static_cast<int64_t>(candidates.size()));
+  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
+    fill(base, timer, candidates[i]);
+    count.add_done(candidates[i].row.reason.empty());
+  });
+}
+
+}  // namespace headroom::fit
