@@ -56,6 +56,7 @@ TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
   FitQuestion question = small_question();
   question.model = "meta-llama/Llama-3.1-8B";
   ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
   const auto divided_rows = [&](const char* words) {
     FitQuestion asked = question;
     if (*words != 0) {
@@ -82,6 +83,7 @@ TEST(Methods, TensorParallelismIsAmongThem) {
   FitQuestion question = small_question();
   question.model = "meta-llama/Llama-3.1-8B";
   ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
   const auto chosen = choose_method(question, 16);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
   const auto row_of = [&](const std::string& flags) {
@@ -407,6 +409,7 @@ TEST(Methods, WhereOnlyOneKindFitsItIsThat) {
   question.model = "meta-llama/Llama-2-7b-hf";
   question.device = "a100-sxm-40gb";
   question.batch = 1;
+  ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
   const auto chosen = choose_method(question, 8);
   ASSERT_TRUE(chosen);
   const auto row_of = [&](const std::string& flags) {
