@@ -59,11 +59,11 @@ Result<Candidate> with_schedule(const Candidate& candidate, const std::string& s
   return other;
 }
 
-// Two parts of the model on each stage, run by turns.
-Result<Candidate> interleaved(const Candidate& candidate) {
+// Several parts of the model on each stage, run by turns.
+Result<Candidate> interleaved(const Candidate& candidate, int64_t chunks) {
   Candidate other = candidate;
   const std::string before = "--method " + candidate.row.method;
-  other.row.method += ",vpp:2";
+  other.row.method += ",vpp:" + std::to_string(chunks);
   other.row.flags.replace(0, before.size(), "--method " + other.row.method);
   HEADROOM_TRY(other.question.set("method", other.row.method));
   return other;
@@ -74,9 +74,14 @@ std::vector<Candidate> with_other_schedules(const Candidate& candidate) {
   const auto add = [&](Result<Candidate> other) {
     if (other) others.push_back(std::move(*other));
   };
-  add(interleaved(candidate));
   for (const char* const schedule : {"zero-bubble", "zbv", "dualpipev"}) {
     add(with_schedule(candidate, schedule));
+  }
+  for (const int64_t chunks : {2, 4}) {
+    const auto one = interleaved(candidate, chunks);
+    if (!one) continue;
+    add(*one);
+    add(with_schedule(*one, "zero-bubble"));
   }
   return others;
 }

@@ -16,8 +16,8 @@ namespace headroom::fit {
 void choose_batches(const Scenario& base, const StepTimer& timer,
                     std::vector<Candidate>& candidates, SearchCount& count);
 
-// Of pipelines that could come first by it, where the question names no schedule: interleaved, zero
-// bubble, ZB-V and DualPipeV beside 1F1B. REQUIRES: filled.
+// Of pipelines that could come first by it, where the question names no schedule: zero bubble,
+// either interleaved, ZB-V and DualPipeV beside 1F1B. REQUIRES: filled.
 void choose_schedules(const Scenario& base, const StepTimer& timer,
                       std::vector<Candidate>& candidates, SearchCount& count);
 

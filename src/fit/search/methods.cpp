@@ -141,8 +141,9 @@ struct Way {
 };
 
 constexpr const char* kSchedulesChosen =
-    "of each pipeline that could come first by it the fastest schedule, of 1F1B, interleaved "
-    "(vpp:2), zero-bubble, zbv and dualpipev (--pipeline-schedule NAME holds it still)";
+    "of each pipeline that could come first by it the fastest schedule: 1F1B and zero-bubble, "
+    "either interleaved too (vpp:2, vpp:4), zbv and dualpipev (--pipeline-schedule NAME holds it "
+    "still)";
 constexpr const char* kNothingPrepared =
     "of the quantized model nothing is prepared in float32 in any row (--kbit-preparation none), "
     "since FSDP and ZeRO leave it so; on one GPU all is, unless told otherwise";
