@@ -40,11 +40,6 @@ Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
   return {};
 }
 
-std::string of_stage(const std::vector<StageFigures>& stages, int64_t stage, std::string why) {
-  if (stages.size() < 2 || why.empty()) return why;
-  return "stage " + std::to_string(stage) + " of " + std::to_string(stages.size()) + " " + why;
-}
-
 // Of the stages that fit least the one that shows most of its device.
 int64_t deciding_stage(const std::vector<StageFigures>& stages) {
   return std::ranges::max_element(stages, {},
@@ -69,7 +64,7 @@ Result<MethodRow> row_of(const Scenario& any, const FitQuestion& question,
   row.flags = flags_of(division);
   row.checkpointing = checkpointing_of(division);
   take_prediction(scenario, detail, row);
-  row.why = of_stage(outcome.stages, stage, std::move(row.why));
+  name_stage(stage, static_cast<int64_t>(outcome.stages.size()), row);
   row.sent = sent_in(scenario, detail.trace);
   row.time = outcome.time;
   return row;
@@ -93,7 +88,7 @@ Result<std::vector<MethodRow>> rows_of(const Scenario& any, const StepTimer& tim
     rows.push_back(std::move(row));
   }
   mark_frontier(rows);
-  explain_slower(rows);
+  explain_order(rows);
   return rows;
 }
 

@@ -158,6 +158,7 @@ void choose(const Scenario& base, const StepTimer& timer, const Alternatives& al
     if (fastest[i] != nullptr) {
       candidates[i] = fastest[i]->candidate;
       candidates[i].row.why.clear();
+      candidates[i].row.why_briefly.clear();
       fill(base, timer, candidates[i]);
     }
     count.add_done();

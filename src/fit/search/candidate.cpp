@@ -43,6 +43,7 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
     detail = std::move(*made);
   }
   take_prediction(*scenario, detail, row);
+  name_stage(scenario->question.stage, scenario->question.stages, row);
   row.sent = sent_in(*scenario, detail.trace);
   if (!stages.empty()) {
     row.time = pipeline_time(stages, scenario->train.pipeline);

@@ -13,15 +13,51 @@ namespace headroom::fit {
 
 namespace {
 
-std::string why_it_does_not_fit(const MethodRow& row, const DetailedPrediction& detail) {
+void say_why_it_does_not_fit(const DetailedPrediction& detail, MethodRow& row) {
   const ComponentBytes& breakdown = detail.prediction.breakdown;
   const auto largest = std::ranges::max_element(breakdown.bytes);
   const auto component = static_cast<Component>(largest - breakdown.bytes.begin());
   const bool is_sure = row.verdict == Verdict::no;
   const Bytes missing = is_sure ? row.room.expected : row.room.low;
-  return (is_sure ? "misses " : "may miss ") + format_bytes(Bytes(-missing.count)) + " in " +
-         peak_place(detail).phase + ", where " + std::string(label_of(component)) + " hold " +
-         format_bytes(*largest);
+  row.why_briefly = (is_sure ? "misses " : "may miss ") + format_bytes(Bytes(-missing.count)) +
+                    " in " + peak_place(detail).phase;
+  row.why = row.why_briefly + ", where " + std::string(label_of(component)) + " hold " +
+            format_bytes(*largest);
+}
+
+// Where the time goes that `first` does not take: kernels run again, or waiting for others.
+void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
+  const StepTime& time = *row.time;
+  const double more = time.step_seconds.expected - first.step_seconds.expected;
+  if (more <= 0) return;
+  const auto percent = [&](double seconds) {
+    return text::formatted("%.1f %%", 100 * seconds / first.step_seconds.expected);
+  };
+  struct Part {
+    double seconds;
+    const char* before;
+    const char* behind;
+  };
+  const std::array parts{
+      Part{time.compute_seconds - first.compute_seconds, "computes ", " more"},
+      Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
+      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
+  const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
+  row.why_briefly = most.before + percent(most.seconds) + most.behind;
+  row.why = percent(more) + " slower: " + row.why_briefly;
+}
+
+// Where none has a step time; nothing where all that is known of them is alike.
+void say_why_it_is_behind(const MethodRow& first, MethodRow& row) {
+  if (row.checkpointing != first.checkpointing) {
+    row.why_briefly = "recomputes more";
+  } else if (row.sent > first.sent) {
+    row.why_briefly = "sends " + format_bytes(row.sent - first.sent) + " more";
+  } else if (row.host && first.host && row.host->taken > first.host->taken) {
+    row.why_briefly =
+        "takes " + format_bytes(row.host->taken - first.host->taken) + " more of the host's memory";
+  }
+  row.why = row.why_briefly;
 }
 
 }  // namespace
@@ -53,26 +89,14 @@ void take_prediction(const Scenario& scenario, const DetailedPrediction& detail,
   row.host = prediction.host;
   row.room = room_within(scenario, row.device_used);
   row.oom_probability = prediction.oom_probability;
-  if (row.verdict != Verdict::yes) row.why = why_it_does_not_fit(row, detail);
+  if (row.verdict != Verdict::yes) say_why_it_does_not_fit(detail, row);
 }
 
-std::string why_it_is_slower(const StepTime& time, const StepTime& first) {
-  const double more = time.step_seconds.expected - first.step_seconds.expected;
-  if (more <= 0) return {};
-  const auto percent = [&](double seconds) {
-    return text::formatted("%.1f %%", 100 * seconds / first.step_seconds.expected);
-  };
-  struct Part {
-    double seconds;
-    const char* before;
-    const char* behind;
-  };
-  const std::array parts{
-      Part{time.compute_seconds - first.compute_seconds, "computes ", " more"},
-      Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
-      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
-  const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
-  return percent(more) + " slower: " + most.before + percent(most.seconds) + most.behind;
+void name_stage(int64_t stage, int64_t stages, MethodRow& row) {
+  if (stages < 2 || row.why.empty()) return;
+  const std::string place = "stage " + std::to_string(stage);
+  row.why = place + " of " + std::to_string(stages) + " " + row.why;
+  row.why_briefly = place + " " + row.why_briefly;
 }
 
 void mark_frontier(std::vector<MethodRow>& rows) {
@@ -90,10 +114,18 @@ void mark_frontier(std::vector<MethodRow>& rows) {
   }
 }
 
-void explain_slower(std::vector<MethodRow>& rows) {
-  const std::optional<StepTime>& first = rows.front().time;
-  for (MethodRow& row : rows) {
-    if (row.why.empty() && row.time && first) row.why = why_it_is_slower(*row.time, *first);
+void explain_order(std::vector<MethodRow>& rows) {
+  const MethodRow first = rows.front();
+  for (size_t i = 1; i < rows.size(); ++i) {
+    MethodRow& row = rows[i];
+    if (!row.reason.empty() || !row.why.empty()) continue;
+    if (row.time && first.time) {
+      say_why_it_is_slower(*first.time, row);
+    } else if (first.time) {
+      row.why = row.why_briefly = "no step time is known";
+    } else {
+      say_why_it_is_behind(first, row);
+    }
   }
 }
 

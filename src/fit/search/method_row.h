@@ -38,7 +38,8 @@ struct MethodRow {
   std::optional<StepTime> time;          // nothing where the device lacks a figure
   // No other that fits is as fast and leaves more room, or is faster and leaves as much.
   bool on_frontier = false;
-  std::string why;  // it is not the first, in words
+  std::string why;          // it is not the first, in words
+  std::string why_briefly;  // the same for a table's cell: "misses 3.88 GiB in backward"
   Provenance allocated_provenance = Provenance::counted;
   Provenance reserved_provenance = Provenance::counted;
   Provenance device_used_provenance = Provenance::datasheet;
@@ -48,15 +49,16 @@ struct MethodRow {
 // not. Largest batch, bytes sent and time are left as they are.
 void take_prediction(const Scenario& scenario, const DetailedPrediction& detail, MethodRow& row);
 
+// That it is one stage of so many that does not fit; nothing where there is one alone, or it fits.
+void name_stage(int64_t stage, int64_t stages, MethodRow& row);
+
 // By one device in a step, around rings.
 [[nodiscard]] Bytes sent_in(const Scenario& scenario, const step::StepTrace& trace);
 
-// Where the time goes that `first` does not take: kernels run again, or waiting for others.
-[[nodiscard]] std::string why_it_is_slower(const StepTime& time, const StepTime& first);
-
-// MethodRow::on_frontier of each, and why those that fit are not the first.
+// MethodRow::on_frontier of each, and why those that fit are not the first: where the time goes
+// that it does not take or, where no time is known, what the order goes by then.
 void mark_frontier(std::vector<MethodRow>& rows);
-void explain_slower(std::vector<MethodRow>& rows);
+void explain_order(std::vector<MethodRow>& rows);
 
 // yes before at_risk before no.
 [[nodiscard]] int rank_of(Verdict verdict);

@@ -240,6 +240,7 @@ void explain(MethodsAnswer& answer) {
         "with masters, states and parameters in the host's memory (DeepSpeed's offload_optimizer "
         "and offload_param) it does not fit either, as the rows say");
   }
+  explain_order(answer.rows);
   const std::optional<StepTime>& first = answer.rows.front().time;
   if (answer.verdict() != Verdict::no && !answer.rows.front().offload.empty()) {
     answer.notes.emplace_back(
@@ -253,7 +254,6 @@ void explain(MethodsAnswer& answer) {
         "then DDP before ZeRO before FSDP");
     return;
   }
-  explain_slower(answer.rows);
   answer.notes.emplace_back(
       "step times are of the GPUs alone, by laws of kernels that ran elsewhere; docs/measurements "
       "says how far they are off");

@@ -202,6 +202,8 @@ TEST(Methods, OfThoseThatFitTheFastestComesFirst) {
     ASSERT_TRUE(row.time) << row.flags;
     EXPECT_GE(row.time->step_seconds.expected, chosen->rows[i - 1].time->step_seconds.expected);
     EXPECT_FALSE(row.why.empty()) << row.flags;
+    EXPECT_TRUE(row.why.ends_with(row.why_briefly)) << row.why;
+    EXPECT_FALSE(row.why_briefly.empty()) << row.flags;
   }
 }
 
@@ -220,6 +222,7 @@ TEST(Methods, TheFrontierIsOfSpeedAndRoom) {
     if (row.verdict != Verdict::yes) {
       EXPECT_FALSE(row.on_frontier);
       EXPECT_NE(row.why.find("miss"), std::string::npos) << row.why;
+      EXPECT_NE(row.why_briefly.find("miss"), std::string::npos) << row.why_briefly;
       continue;
     }
     const bool is_beaten = std::ranges::any_of(chosen->rows, [&](const MethodRow& other) {

@@ -31,6 +31,12 @@ std::string devices_words(const MethodsAnswer& answer) {
   return report::hardware_words(answer.device.count, answer.device.name);
 }
 
+// "zero2:8 --checkpointing full": below a heading, or on a page, that has said what the flag is.
+std::string without_flag(const std::string& flags) {
+  constexpr std::string_view kFlag = "--method ";
+  return flags.starts_with(kFlag) ? flags.substr(kFlag.size()) : flags;
+}
+
 // Where the columns come from.
 std::string source_words(const MethodsAnswer& answer) {
   const auto row =
@@ -249,24 +255,29 @@ std::string left_out_words(const MethodsAnswer& answer) {
 }
 
 std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
-  std::vector<text::TableColumn> columns{{"method", Align::left, true},
+  const bool has_host = std::ranges::any_of(
+      shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
+  // Where the host helps, the GPUs alone are too small: most batches are none.
+  const int batch_spare = has_host ? 4 : 1;
+  // What --method says stands below it, as a terminal has no room to say so in each row; ends of
+  // the words tell rows apart as well as beginnings.
+  std::vector<text::TableColumn> columns{{"--method", Align::left, true, 0, text::Cut::middle},
                                          {"fits", Align::left, false},
                                          {"step", Align::right, false},
                                          {"device used", Align::right, false},
-                                         {"at most", Align::right, false, 2},
-                                         {"OOM", Align::right, false, 4},
-                                         {"largest batch", Align::right, false, 1},
-                                         {"sent a step", Align::right, false, 3}};
+                                         {"at most", Align::right, false, 5},
+                                         {"OOM", Align::right, false, 7},
+                                         {"largest batch", Align::right, false, batch_spare},
+                                         {"sent a step", Align::right, false, 6}};
   constexpr int64_t kLargestBatch = 6;
   // A search varies the batch itself.
   if (answer.is_selection) columns.erase(columns.begin() + kLargestBatch);
-  const bool has_host = std::ranges::any_of(
-      shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
   if (has_host) columns.push_back({"host", Align::right, false, 2});
+  columns.push_back({"why not", Align::left, true, 3});
   text::Table table(columns);
   for (const MethodRow* row : shown(answer)) {
     std::vector<text::TableCell> cells{
-        row->flags,
+        without_flag(row->flags),
         {std::string(verdict_word(row->verdict)), verdict_style(row->verdict)},
         time_words(*row),
         format_bytes(row->device_used.expected),
@@ -276,6 +287,7 @@ std::string methods_table(const MethodsAnswer& answer, const text::Terminal& ter
         format_bytes(row->sent)};
     if (answer.is_selection) cells.erase(cells.begin() + kLargestBatch);
     if (has_host) cells.emplace_back(row->host ? format_bytes(row->host->taken) : "");
+    cells.emplace_back(row->why_briefly);
     table.row(std::move(cells));
   }
   return table.render(terminal);
@@ -317,12 +329,6 @@ Json methods_json(const MethodsAnswer& answer) {
 }
 
 namespace {
-
-// The name of a bar: "zero2:8 --checkpointing full"; what the flag is called, the page has said.
-std::string without_flag(const std::string& flags) {
-  constexpr std::string_view kFlag = "--method ";
-  return flags.starts_with(kFlag) ? flags.substr(kFlag.size()) : flags;
-}
 
 std::vector<Part> parts_of(const fit::ComponentBytes& breakdown) {
   std::vector<Part> parts;
