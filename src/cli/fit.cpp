@@ -194,7 +194,7 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
     return Error{ErrorCode::usage, "--method says already how the step is divided", "--smallest",
                  "leave one of them out"};
   }
-  for (const char* const flag : {"events", "placements", "emit", "price"}) {
+  for (const char* const flag : {"events", "placements", "emit"}) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage, "is of one answer, and --smallest looks for it",
                  std::string("--") + flag, "ask again with the --device and --gpus it names"};
@@ -219,6 +219,7 @@ Result<int> run_smallest(const fit::FitQuestion& question, const Words& words,
     SearchBar bar(console);
     HEADROOM_ASSIGN(answer, fit::find_smallest(question, most, only, bar.progress()));
   }
+  HEADROOM_TRY(add_cost_of_least(words, answer));
   Forms forms;
   forms.text = [&](const text::Terminal& terminal) {
     return report::smallest_text(answer, terminal);

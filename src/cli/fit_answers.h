@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "fit/answer.h"
 #include "fit/search/methods.h"
+#include "fit/search/smallest.h"
 #include "report/page/html.h"
 
 namespace headroom::cli {
@@ -22,6 +23,8 @@ namespace headroom::cli {
 Result<void> add_cost_of(const Words& words, fit::FitAnswer& answer);
 // By the first row's.
 Result<void> add_cost_of_first(const Words& words, fit::MethodsAnswer& answer);
+// By the least hardware's: an hour of another GPU has another price.
+Result<void> add_cost_of_least(const Words& words, fit::SmallestAnswer& answer);
 
 // By --json, --html and --output; the exit code.
 Result<int> deliver_answer(const fit::FitAnswer& answer, const Words& words,

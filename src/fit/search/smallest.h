@@ -35,6 +35,7 @@ struct SmallestAnswer : Asked {
   std::vector<Hardware> rows;          // the least first, kMostHardware of them
   std::vector<std::string> larger;     // devices that do it and offer more, the least first
   std::vector<std::string> too_small;  // devices of which so many do not do it
+  std::optional<RunCost> cost;         // of the least, where a price was given
 };
 
 // Whatever device the question names, unless that is `only`. The Error is about the question

@@ -5,6 +5,7 @@
 #include "report/fit/json.h"
 #include "report/fit/words.h"
 #include "report/page/charts.h"
+#include "report/run_cost.h"
 #include "text/json_parts.h"
 #include "text/paragraph.h"
 #include "text/table.h"
@@ -134,27 +135,31 @@ std::string smallest_text(const SmallestAnswer& answer, const text::Terminal& te
     lines += table.render(terminal);
     lines += text::paint(kRoomWords, Style::dim, terminal.colour) + "\n\n";
   }
+  if (answer.cost) lines += run_cost_text(*answer.cost, terminal) + "\n";
   for (const std::string& remark : remarks(answer)) lines += wrapped(remark, terminal, 2);
   return lines;
 }
 
 Json smallest_json(const SmallestAnswer& answer) {
-  return Json::object()
-      .set("schema", "headroom.fit_smallest/1")
-      .set("fits", fit::name_of(answer.rows.empty() ? fit::Verdict::no : fit::Verdict::yes))
-      .set("model", answer.model)
-      .set("parameters", answer.parameter_count)
-      .set("trainable_parameters", answer.trainable_count)
-      .set("batch", answer.batch)
-      .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
-      .set("most_gpus", answer.most)
-      .set("oom_probability_basis", kOomBasis)
-      .set("hardware", text::json_array(answer.rows, row_json))
-      .set("larger", text::json_array(answer.larger))
-      .set("too_small", text::json_array(answer.too_small))
-      .set("notes", text::json_array(answer.notes))
-      .set("warnings", text::json_array(answer.warnings))
-      .set("assumptions", text::json_array(answer.assumptions));
+  Json json =
+      Json::object()
+          .set("schema", "headroom.fit_smallest/1")
+          .set("fits", fit::name_of(answer.rows.empty() ? fit::Verdict::no : fit::Verdict::yes))
+          .set("model", answer.model)
+          .set("parameters", answer.parameter_count)
+          .set("trainable_parameters", answer.trainable_count)
+          .set("batch", answer.batch)
+          .set("seq", answer.seq ? Json(*answer.seq) : Json(nullptr))
+          .set("most_gpus", answer.most)
+          .set("oom_probability_basis", kOomBasis)
+          .set("hardware", text::json_array(answer.rows, row_json))
+          .set("larger", text::json_array(answer.larger))
+          .set("too_small", text::json_array(answer.too_small))
+          .set("notes", text::json_array(answer.notes))
+          .set("warnings", text::json_array(answer.warnings))
+          .set("assumptions", text::json_array(answer.assumptions));
+  if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
+  return json;
 }
 
 std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
@@ -171,8 +176,10 @@ std::vector<Section> smallest_sections(const SmallestAnswer& answer) {
   for (const std::string& remark : remarks(answer)) {
     body.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }
-  return {{"answer", "", head, std::string(fit::name_of(verdict))},
-          {"hardware", "Hardware", body, ""}};
+  std::vector<Section> sections{{"answer", "", head, std::string(fit::name_of(verdict))},
+                                {"hardware", "Hardware", body, ""}};
+  if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
+  return sections;
 }
 
 }  // namespace headroom::report
