@@ -14,6 +14,7 @@
 #include "fit/search/methods.h"
 #include "fit/search/network.h"
 #include "fit/search/smallest.h"
+#include "fit/setup/as_written.h"
 #include "fit/setup/setup_file.h"
 #include "model/builtin.h"
 #include "report/fit/html.h"
@@ -116,6 +117,34 @@ Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t r
   return answered;
 }
 
+// The question that a row is of.
+Result<fit::FitQuestion> question_of_row(const fit::FitQuestion& plain, const fit::MethodRow& row) {
+  fit::FitQuestion asked = plain;
+  HEADROOM_TRY(asked.set("method", row.method));
+  if (row.divides_sequences) HEADROOM_TRY(asked.set("sequence-parallel", "true"));
+  if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
+  if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
+  if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
+  if (row.leaves_unprepared) asked.kbit_preparation = fit::KbitPreparation::none;
+  if (row.batch != plain.batch) HEADROOM_TRY(asked.set("batch", std::to_string(row.batch)));
+  asked.grad_accum = row.grad_accum;
+  return asked;
+}
+
+// What would be said beside a file of the setting that a search chose: what was given, and how
+// large the step is and of which type, which a training script says that knows of no file.
+fit::FitQuestion beside_file(const fit::FitQuestion& given, const fit::FitQuestion& chosen) {
+  fit::FitQuestion beside = given;
+  beside.batch = chosen.batch;
+  beside.grad_accum = chosen.grad_accum;
+  beside.global_batch.reset();
+  beside.any_precision = false;
+  beside.dtype = chosen.dtype;
+  beside.mixed_precision = chosen.mixed_precision;
+  beside.kbit_preparation = chosen.kbit_preparation;
+  return beside;
+}
+
 // The setting of the first row that a file can say, as a file for an engine; of the first, where
 // none can, to be told why.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
@@ -124,14 +153,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
   std::optional<fit::FitQuestion> chosen;
   for (const fit::MethodRow& row : answer.rows) {
     if (!row.reason.empty()) break;
-    fit::FitQuestion asked = plain;
-    HEADROOM_TRY(asked.set("method", row.method));
-    if (row.divides_sequences) HEADROOM_TRY(asked.set("sequence-parallel", "true"));
-    if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
-    if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
-    if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
-    if (row.batch != plain.batch) HEADROOM_TRY(asked.set("batch", std::to_string(row.batch)));
-    asked.grad_accum = row.grad_accum;
+    HEADROOM_ASSIGN(const fit::FitQuestion asked, question_of_row(plain, row));
     const bool is_said = fit::can_be_said(asked, request.kind);
     if (is_said || !chosen) chosen = asked;
     if (!is_said) continue;
@@ -144,6 +166,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
   }
   if (!chosen) return {};
   HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setup(*chosen, request));
+  fit::predict_written(*chosen, beside_file(plain, *chosen), emitted);
   answer.emitted.push_back(std::move(emitted));
   return {};
 }
@@ -160,6 +183,7 @@ Result<void> emit_answered(const fit::FitQuestion& question, const Emits& emits,
   }
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_ASSIGN(fit::Emitted emitted, fit::emit_setup(answered, request));
+    fit::predict_written(answered, answered, emitted);
     answer.emitted.push_back(std::move(emitted));
   }
   return {};

@@ -178,6 +178,16 @@ struct Timeline {
   size_t peak = 0;  // index into points; meaningless when there are none
 };
 
+// What the setting of a file needs that says some of it otherwise than it was asked.
+struct AsWritten {
+  std::vector<std::string> instead;  // "--reduce-dtype fp32": what it says otherwise
+  Bytes peak_allocated;
+  Interval device_used;
+  Interval room;
+  Verdict verdict = Verdict::no;
+  double oom_probability = 0;
+};
+
 // A file that was written for an engine, and what starts it.
 struct Emitted {
   std::string kind;  // "accelerate"
@@ -185,6 +195,7 @@ struct Emitted {
   std::string command;
   std::vector<std::string> by_hand;  // settings that the file cannot say: a training script's own
   std::vector<std::string> notes;    // of flags of Headroom's own, which no engine has
+  std::optional<AsWritten> as_written;  // nothing where it says what was asked
 };
 
 // One stage of a pipeline, of which each has memory of its own.

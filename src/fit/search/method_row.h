@@ -21,6 +21,7 @@ struct MethodRow {
   bool divides_sequences = false;  // --sequence-parallel true
   std::string offload;             // "optimizer"; empty where the question says it
   std::optional<Precision> precision;  // nothing where the question says it
+  bool leaves_unprepared = false;      // --kbit-preparation none
   std::string flags;                   // "--method zero2:8 --checkpointing full"
   std::string reason;  // why it cannot be asked of this model; all below is empty then
   int64_t batch = 1;   // sequences in a micro-batch

@@ -166,6 +166,7 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   HEADROOM_TRY(candidate.question.set("method", row.method));
   if (is_left_unprepared(question, way.division)) {
     candidate.question.kbit_preparation = KbitPreparation::none;
+    row.leaves_unprepared = true;
     row.flags += " --kbit-preparation none";
   }
   if (way.division.divides_sequences) {
@@ -450,9 +451,8 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   answer.grad_accum = question.grad_accum;
   explain(answer);
   if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
-  const bool is_prepared_alike = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
-    return row.flags.find("--kbit-preparation") != std::string::npos;
-  });
+  const bool is_prepared_alike =
+      std::ranges::any_of(answer.rows, [](const MethodRow& row) { return row.leaves_unprepared; });
   if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   const bool has_pipelines = std::ranges::any_of(answer.rows, [](const MethodRow& row) {

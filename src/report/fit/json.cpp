@@ -142,13 +142,25 @@ Json estimate_json(const fit::Estimate& estimate) {
       .set("high", end_json(estimate, estimate.high));
 }
 
-Json emitted_json(const fit::Emitted& emitted) {
+Json as_written_json(const fit::AsWritten& written) {
   return Json::object()
-      .set("kind", emitted.kind)
-      .set("file", emitted.file)
-      .set("command", emitted.command)
-      .set("by_hand", text::json_array(emitted.by_hand))
-      .set("notes", text::json_array(emitted.notes));
+      .set("instead", text::json_array(written.instead))
+      .set("fits", fit::name_of(written.verdict))
+      .set("room_bytes", interval_json(written.room))
+      .set("oom_probability", written.oom_probability)
+      .set("peak_allocated_bytes", written.peak_allocated)
+      .set("device_used_bytes", interval_json(written.device_used));
+}
+
+Json emitted_json(const fit::Emitted& emitted) {
+  Json json = Json::object()
+                  .set("kind", emitted.kind)
+                  .set("file", emitted.file)
+                  .set("command", emitted.command)
+                  .set("by_hand", text::json_array(emitted.by_hand))
+                  .set("notes", text::json_array(emitted.notes));
+  if (emitted.as_written) json.set("as_written", as_written_json(*emitted.as_written));
+  return json;
 }
 
 void add_emitted(const std::vector<fit::Emitted>& emitted, Json& to) {

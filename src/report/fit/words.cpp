@@ -208,8 +208,31 @@ std::string pace_words(const fit::StepTime& time) {
   return with_commas(std::llround(std::min(time.tokens_per_second, kMost))) + " tokens/s";
 }
 
+namespace {
+
+// "what run.sh says (--reduce-dtype fp32) peaks at 78.90 GiB: does not fit, by 15.81 GiB"
+std::string written_words(const std::string& file, const fit::AsWritten& written) {
+  std::string instead;
+  for (const std::string& flag : written.instead) instead += (instead.empty() ? "" : ", ") + flag;
+  const int64_t room = written.room.expected.count;
+  std::string words = "what " + file + " says (" + instead + ") peaks at " +
+                      format_bytes(written.peak_allocated) + ": ";
+  switch (written.verdict) {
+    case fit::Verdict::yes:
+      return words + "fits, with " + format_bytes(Bytes(room)) + " of room";
+    case fit::Verdict::at_risk:
+      return words + "may not fit, OOM " + oom_words(written.oom_probability);
+    case fit::Verdict::no:
+      break;
+  }
+  return words + "does not fit, by " + format_bytes(Bytes(-room));
+}
+
+}  // namespace
+
 std::vector<std::string> emitted_words(const fit::Emitted& emitted) {
   std::vector<std::string> lines{"wrote " + emitted.file, "run: " + emitted.command};
+  if (emitted.as_written) lines.push_back(written_words(emitted.file, *emitted.as_written));
   lines.insert(lines.end(), emitted.notes.begin(), emitted.notes.end());
   std::string by_hand;
   for (const std::string& flag : emitted.by_hand)
