@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kGap = 2;
 constexpr int kMinElastic = 6;  // below this a cut cell says nothing
-constexpr int kReadable = 24;   // names of this length are mostly told from one another
 constexpr int kLeftOut = -1;    // a width
 
 int total_of(const std::vector<int>& widths) {
@@ -67,7 +66,7 @@ void Table::leave_out(int available, std::vector<int>& widths) const {
   const auto needed = [&] {
     std::vector<int> least = widths;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i].elastic) least[i] = std::min(least[i], kReadable);
+      if (columns_[i].elastic) least[i] = std::min(least[i], columns_[i].readable);
     }
     return total_of(least);
   };
@@ -83,11 +82,12 @@ void Table::leave_out(int available, std::vector<int>& widths) const {
 }
 
 void Table::narrow(int available, std::vector<int>& widths) const {
+  const auto to_spare = [&](size_t i) { return widths[i] - columns_[i].readable; };
   for (int total = total_of(widths); total > available; --total) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (!columns_[i].elastic || widths[i] <= kMinElastic) continue;
-      if (widest == columns_.size() || widths[i] > widths[widest]) widest = i;
+      if (widest == columns_.size() || to_spare(i) > to_spare(widest)) widest = i;
     }
     if (widest == columns_.size()) return;
     --widths[widest];

@@ -1,10 +1,10 @@
 // A table for people: columns aligned by display width, fitted to the width of the terminal.
 //
-// Where the terminal is too narrow, the widest elastic columns give way first and their cells are
-// cut with "…", until names could no longer be told from one another; then columns that can be
-// spared are left out, and a line says so; then the elastic ones are cut further. Columns that are
-// not elastic (numbers) are never cut, as a cut number is a wrong number. Cells may hold anything:
-// control characters are made harmless. Not synchronised; linear in the text.
+// Where the terminal is too narrow, the elastic columns that have most to spare give way first and
+// their cells are cut with "…", until names could no longer be told from one another; then columns
+// that can be spared are left out, and a line says so; then the elastic ones are cut further.
+// Columns that are not elastic (numbers) are never cut, as a cut number is a wrong number. Cells
+// may hold anything: control characters are made harmless. Not synchronised; linear in the text.
 #pragma once
 
 #include <string>
@@ -27,6 +27,9 @@ struct TableColumn {
   bool elastic = false;  // may be cut where the terminal is too narrow
   int spare = 0;         // above 0: may be left out there, the highest first
   Cut cut = Cut::end;
+  // What cells need to be told from one another, of an elastic one: it is cut below that only where
+  // nothing more can be left out.
+  int readable = 24;
 };
 
 struct TableCell {

@@ -114,5 +114,15 @@ TEST(Table, ThenCutsOn) {
             "2 columns more in a wider terminal\n");
 }
 
+// Of two columns that can be cut, the one that has more than it needs gives way.
+TEST(Table, WhatNeedsMoreToBeReadIsCutLess) {
+  Table table(
+      {{"flags", Align::left, true, 0, Cut::end, 12}, {"why", Align::left, true, 0, Cut::end, 6}});
+  table.row({"0123456789ab", "0123456789ab"});
+  EXPECT_EQ(table.render(wide(20)),
+            "flags         why\n"
+            "0123456789ab  01234…\n");
+}
+
 }  // namespace
 }  // namespace headroom::text

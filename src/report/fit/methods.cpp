@@ -257,18 +257,18 @@ std::string left_out_words(const MethodsAnswer& answer) {
 std::string methods_table(const MethodsAnswer& answer, const text::Terminal& terminal) {
   const bool has_host = std::ranges::any_of(
       shown(answer), [](const MethodRow* row) { return row->host.has_value(); });
-  // Where the host helps, the GPUs alone are too small: most batches are none.
-  const int batch_spare = has_host ? 4 : 1;
+  constexpr int kReadableFlags = 40;  // who reads them types them
   // What --method says stands below it, as a terminal has no room to say so in each row; ends of
   // the words tell rows apart as well as beginnings.
-  std::vector<text::TableColumn> columns{{"--method", Align::left, true, 0, text::Cut::middle},
-                                         {"fits", Align::left, false},
-                                         {"step", Align::right, false},
-                                         {"device used", Align::right, false},
-                                         {"at most", Align::right, false, 5},
-                                         {"OOM", Align::right, false, 7},
-                                         {"largest batch", Align::right, false, batch_spare},
-                                         {"sent a step", Align::right, false, 6}};
+  std::vector<text::TableColumn> columns{
+      {"--method", Align::left, true, 0, text::Cut::middle, kReadableFlags},
+      {"fits", Align::left, false},
+      {"step", Align::right, false},
+      {"device used", Align::right, false},
+      {"at most", Align::right, false, 5},
+      {"OOM", Align::right, false, 7},
+      {"largest batch", Align::right, false, 4},
+      {"sent a step", Align::right, false, 6}};
   constexpr int64_t kLargestBatch = 6;
   // A search varies the batch itself.
   if (answer.is_selection) columns.erase(columns.begin() + kLargestBatch);
