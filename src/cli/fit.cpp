@@ -117,17 +117,11 @@ Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t r
   return answered;
 }
 
-// The question that a row is of.
-Result<fit::FitQuestion> question_of_row(const fit::FitQuestion& plain, const fit::MethodRow& row) {
-  fit::FitQuestion asked = plain;
-  HEADROOM_TRY(asked.set("method", row.method));
-  if (row.divides_sequences) HEADROOM_TRY(asked.set("sequence-parallel", "true"));
-  if (!row.checkpointing.empty()) HEADROOM_TRY(asked.set("checkpointing", row.checkpointing));
-  if (!row.offload.empty()) HEADROOM_TRY(asked.set("offload", row.offload));
-  if (row.precision) HEADROOM_TRY(fit::ask_in(*row.precision, asked));
-  if (row.leaves_unprepared) asked.kbit_preparation = fit::KbitPreparation::none;
-  if (row.batch != plain.batch) HEADROOM_TRY(asked.set("batch", std::to_string(row.batch)));
-  asked.grad_accum = row.grad_accum;
+// The question that a row is of; `plain` says the type where the model's configuration does.
+fit::FitQuestion question_of_row(const fit::FitQuestion& plain, const fit::MethodRow& row) {
+  fit::FitQuestion asked = row.question;
+  if (!row.precision) asked.dtype = plain.dtype;
+  asked.grad_accum = row.grad_accum;  // a pipeline's own, where nobody said how many
   return asked;
 }
 
@@ -153,7 +147,7 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
   std::optional<fit::FitQuestion> chosen;
   for (const fit::MethodRow& row : answer.rows) {
     if (!row.reason.empty()) break;
-    HEADROOM_ASSIGN(const fit::FitQuestion asked, question_of_row(plain, row));
+    const fit::FitQuestion asked = question_of_row(plain, row);
     const bool is_said = fit::can_be_said(asked, request.kind);
     if (is_said || !chosen) chosen = asked;
     if (!is_said) continue;

@@ -60,6 +60,7 @@ Result<MethodRow> row_of(const Scenario& any, const FitQuestion& question,
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, asked));
   HEADROOM_ASSIGN(const DetailedPrediction detail, predict_in_detail(scenario, 0));
   MethodRow row;
+  row.question = question;
   row.method = division_words(division);
   row.flags = flags_of(division);
   row.checkpointing = checkpointing_of(division);

@@ -55,6 +55,7 @@ std::vector<Candidate> with_other_batches(const Candidate& candidate) {
 Result<Candidate> with_schedule(const Candidate& candidate, const std::string& schedule) {
   Candidate other = candidate;
   HEADROOM_TRY(other.question.set("pipeline-schedule", schedule));
+  other.row.schedule = schedule;
   other.row.flags += " --pipeline-schedule " + schedule;
   return other;
 }

@@ -14,8 +14,9 @@ namespace headroom::fit {
 struct Candidate {
   FitQuestion question;
   MethodRow row;
-  // Of a pipeline: what its stages take on average without waiting for each other. No schedule is
-  // faster, since whatever stages have of the model, the slowest takes as much. 0: not known.
+  // Of a pipeline: what its stages take on average without waiting for each other. Taken as the
+  // least of every schedule's: however they divide the model, the slowest stage computes as much;
+  // what of their collectives is not hidden may differ. 0: not known.
   double least_seconds = 0;
 };
 

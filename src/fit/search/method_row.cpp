@@ -30,8 +30,11 @@ void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
   const StepTime& time = *row.time;
   const double more = time.step_seconds.expected - first.step_seconds.expected;
   if (more <= 0) return;
-  const auto percent = [&](double seconds) {
-    return text::formatted("%.1f %%", 100 * seconds / first.step_seconds.expected);
+  const double step = first.step_seconds.expected;
+  const bool is_far = more >= 10 * step;  // so that a part of the first's step says nothing
+  const auto part = [&](double seconds) {
+    if (!is_far) return text::formatted("%.1f %%", 100 * seconds / step);
+    return text::formatted(seconds < 1000 ? "%.3g s" : "%.0f s", seconds);
   };
   struct Part {
     double seconds;
@@ -43,8 +46,8 @@ void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
       Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
       Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
   const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
-  row.why_briefly = most.before + percent(most.seconds) + most.behind;
-  row.why = percent(more) + " slower: " + row.why_briefly;
+  row.why_briefly = most.before + part(most.seconds) + most.behind;
+  row.why = part(more) + (is_far ? " longer: " : " slower: ") + row.why_briefly;
 }
 
 // Where none has a step time; nothing where all that is known of them is alike.

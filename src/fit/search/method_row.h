@@ -21,7 +21,8 @@ struct MethodRow {
   bool divides_sequences = false;  // --sequence-parallel true
   std::string offload;             // "optimizer"; empty where the question says it
   std::optional<Precision> precision;  // nothing where the question says it
-  bool leaves_unprepared = false;      // --kbit-preparation none
+  std::string schedule;                // of a pipeline: "zbv"; empty where the question says it
+  FitQuestion question;                // that the row answers; --emit writes it
   std::string flags;                   // "--method zero2:8 --checkpointing full"
   std::string reason;  // why it cannot be asked of this model; all below is empty then
   int64_t batch = 1;   // sequences in a micro-batch

@@ -166,7 +166,6 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
   HEADROOM_TRY(candidate.question.set("method", row.method));
   if (is_left_unprepared(question, way.division)) {
     candidate.question.kbit_preparation = KbitPreparation::none;
-    row.leaves_unprepared = true;
     row.flags += " --kbit-preparation none";
   }
   if (way.division.divides_sequences) {
@@ -413,7 +412,10 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
   }
   std::ranges::stable_sort(candidates, comes_before);
   std::vector<MethodRow> rows;
-  for (Candidate& candidate : candidates) rows.push_back(std::move(candidate.row));
+  for (Candidate& candidate : candidates) {
+    candidate.row.question = std::move(candidate.question);
+    rows.push_back(std::move(candidate.row));
+  }
   mark_frontier(rows);
   return rows;
 }
@@ -451,8 +453,9 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   answer.grad_accum = question.grad_accum;
   explain(answer);
   if (question.any_precision) answer.notes.emplace_back(kPrecisionChanges);
-  const bool is_prepared_alike =
-      std::ranges::any_of(answer.rows, [](const MethodRow& row) { return row.leaves_unprepared; });
+  const bool is_prepared_alike = std::ranges::any_of(answer.rows, [&](const MethodRow& row) {
+    return row.question.kbit_preparation != question.kbit_preparation;
+  });
   if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   const bool has_pipelines = std::ranges::any_of(answer.rows, [](const MethodRow& row) {

@@ -154,6 +154,11 @@ TEST(Methods, NoScheduleIsFasterThanTheOneChosen) {
     }
   }
   EXPECT_DOUBLE_EQ(first.time->step_seconds.expected, fastest) << first.flags;
+  // As the row's own question has it, which is what --emit writes.
+  EXPECT_FALSE(first.schedule.empty());
+  const auto alone = answer(first.question);
+  ASSERT_TRUE(alone) << alone.error().to_string();
+  EXPECT_DOUBLE_EQ(alone->time->step_seconds.expected, fastest);
 }
 
 TEST(Methods, AScheduleThatIsAskedForStays) {

@@ -65,9 +65,12 @@ std::vector<const MethodRow*> asked(const MethodsAnswer& answer) {
 // "zero2:8 with full checkpointing and --offload optimizer"
 std::string way_words(const MethodRow& row) {
   std::string words = row.method;
-  if (row.divides_sequences) words += " with sequences divided";
+  const char* before = " with ";
+  const auto add = [&](const std::string& with) { words += std::exchange(before, " and ") + with; };
+  if (row.divides_sequences) add("sequences divided");
+  if (!row.schedule.empty()) add("the schedule " + row.schedule);
   if (!row.checkpointing.empty() && row.checkpointing != "none") {
-    words += (row.divides_sequences ? " and " : " with ") + row.checkpointing + " checkpointing";
+    add(row.checkpointing + " checkpointing");
   }
   if (!row.offload.empty()) words += " and --offload " + row.offload;
   if (row.precision) words += " " + row.precision->words();
@@ -213,6 +216,7 @@ Json row_json(const MethodRow& row) {
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
   if (row.divides_sequences) json.set("sequence_parallel", true);
+  if (!row.schedule.empty()) json.set("pipeline_schedule", row.schedule);
   if (row.host) json.set("host_bytes", host_json(*row.host));
   if (row.precision) {
     json.set("dtype", row.precision->dtype).set("mixed_precision", row.precision->mixed_precision);

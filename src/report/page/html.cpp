@@ -98,8 +98,10 @@ Html& Html::words(std::string_view words) {
     const bool is_flag = word.starts_with("--");
     if (is_flag) raw("<span class=\"flag\">");
     for (size_t comma = word.find(','); comma != std::string_view::npos; comma = word.find(',')) {
-      text(word.substr(0, comma + 1)).raw("<wbr>");
+      text(word.substr(0, comma + 1));
       word.remove_prefix(comma + 1);
+      const bool is_in_number = !word.empty() && word.front() >= '0' && word.front() <= '9';
+      if (!is_in_number) raw("<wbr>");
     }
     text(word);
     if (is_flag) raw("</span>");

@@ -58,6 +58,9 @@ TEST(Html, FlagsStayWholeAndListsBreakBehindTheirCommas) {
   EXPECT_EQ(
       html.markup(),
       "zero3:4,<wbr>tp:2 and <span class=\"flag\">--offload</span> optimizer,<wbr> &lt;b&gt;");
+  Html number;
+  number.words("seq 131,072");
+  EXPECT_EQ(number.markup(), "seq 131,072");
 }
 
 TEST(Charts, ThinningKeepsThePeakTheEndsAndTheExtremes) {
