@@ -43,9 +43,10 @@ Result<void> read_precision(const JsonView& root, TrainingSetup& setup) {
 Result<void> read_compile(const JsonView& root, TrainingSetup& setup) {
   HEADROOM_ASSIGN(const auto config, root.optional_object("dynamo_config"));
   const JsonView& in = config ? *config : root;
-  HEADROOM_ASSIGN(const auto backend, in.optional_string("dynamo_backend"));
-  if (!backend || *backend == "NO" || *backend == "no") return {};
-  if (*backend != "INDUCTOR" && *backend != "inductor") {
+  HEADROOM_ASSIGN(const auto said, in.optional_string("dynamo_backend"));
+  const std::string backend = said.value_or("NO");
+  if (backend == "NO" || backend == "no") return {};
+  if (backend != "INDUCTOR" && backend != "inductor") {
     return in.error_at("dynamo_backend", "is not modelled", "INDUCTOR or NO");
   }
   HEADROOM_ASSIGN(const auto mode, in.optional_string("dynamo_mode"));
