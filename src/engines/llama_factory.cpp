@@ -44,8 +44,9 @@ Result<void> check_modelled(const SettingValues& in) {
       in.refuse_if_on({"torch_compile", "torch_compile_backend", "torch_compile_mode",
                        "use_dft_loss", "use_asft_loss", "use_eaft_loss", "upcast_lmhead_output",
                        "moe_aux_loss_coef", "fp8", "fp8_enable_fsdp_float8_all_gather"}));
-  HEADROOM_ASSIGN(const auto stage, in.words("stage"));
-  if (stage && *stage != "sft" && *stage != "pt") {
+  HEADROOM_ASSIGN(const auto said, in.words("stage"));
+  const std::string stage = said.value_or("sft");
+  if (stage != "sft" && stage != "pt") {
     return in.not_modelled("stage", "sft or pt: others run a second model, or value heads");
   }
   return {};
@@ -109,10 +110,11 @@ Result<void> read_adapters(const SettingValues& in, TrainingSetup& setup) {
 }
 
 Result<void> read_tuning(const SettingValues& in, TrainingSetup& setup) {
-  HEADROOM_ASSIGN(const auto kind, in.words("finetuning_type"));
+  HEADROOM_ASSIGN(const auto said, in.words("finetuning_type"));
+  const std::string kind = said.value_or("lora");
   if (kind == "full") {
     setup.tuning = Tuning::full;
-  } else if (kind.value_or("lora") == "lora") {
+  } else if (kind == "lora") {
     setup.tuning = Tuning::lora;
     HEADROOM_TRY(read_adapters(in, setup));
   } else {
