@@ -66,6 +66,7 @@ class Options:
     stages: int = 1
     stage: int = 0
     chunks: int = 1
+    stage_layers: tuple = ()
     backend: str = "fake"
     construct: str = "cpu_then_move"
     all_events: bool = False
@@ -686,6 +687,7 @@ def _options_from(arguments, config):
     values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(Options)}
     for name in ("lora_targets", "freeze"):
         values[name] = tuple(t for t in getattr(arguments, name).split(",") if t)
+    values["stage_layers"] = tuple(int(n) for n in arguments.stage_layers.split(",") if n)
     values["head"] = arguments.head or head_of(config)
     return Options(**values)
 

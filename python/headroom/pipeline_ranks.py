@@ -85,12 +85,13 @@ def _metadata_told():
         schedules._PipelineSchedule._warmup_p2p = warm_up
 
 
-def parts_of(layers, stages):
-    """By stage, its layers, as torchtitan shares them out: embedding and head count as one each."""
+def parts_of(layers, stages, counts=()):
+    """By stage, its layers, so many each or as torchtitan shares them out: embedding and head count as one each."""
     if stages == 1:
         return [range(layers)]
-    each, more = divmod(layers + 2, stages)
-    counts = [each + (i < more) - (i in (0, stages - 1)) for i in range(stages)]
+    if not counts:
+        each, more = divmod(layers + 2, stages)
+        counts = [each + (i < more) - (i in (0, stages - 1)) for i in range(stages)]
     ends = [sum(counts[:i + 1]) for i in range(stages)]
     return [range(end - count, end) for count, end in zip(counts, ends)]
 
@@ -125,7 +126,8 @@ def parts_of_rank(make_model, options):
     """The rank's parts, of a model each, since a stage's modules are its own."""
     import torch
     models = [make_model() for _ in range(options.chunks)]
-    parts = parts_of(models[0].config.get_text_config().num_hidden_layers, options.stages * options.chunks)
+    parts = parts_of(models[0].config.get_text_config().num_hidden_layers, options.stages * options.chunks,
+                     options.stage_layers)
     own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
     loss = models[0].loss_function
     vocabulary = models[0].config.get_text_config().vocab_size

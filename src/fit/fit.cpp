@@ -9,7 +9,6 @@
 #include "fit/explain.h"
 #include "fit/idle_settings.h"
 #include "fit/measured/correction.h"
-#include "fit/megatron/moves.h"
 #include "fit/megatron/question.h"
 #include "fit/paged_states.h"
 #include "fit/prediction.h"
@@ -18,6 +17,7 @@
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/traced.h"
+#include "fit/search/moves.h"
 #include "fit/search/network.h"
 #include "fit/search/remedies.h"
 #include "fit/search/search.h"
@@ -164,9 +164,12 @@ Result<void> add_tensor_notes(const Scenario& scenario, FitAnswer& answer) {
 void add_pipeline_notes(const Scenario& scenario, FitAnswer& answer) {
   const FitQuestion& question = scenario.question;
   answer.notes.emplace_back(
-      "layers are shared out among stages as torchtitan does it, embedding and head counting as "
-      "one each; stages are told of their inputs (PipelineStage's input_args), else the first step "
-      "has a pass each way more");
+      std::string(question.stage_layers.empty()
+                      ? "layers are shared out among stages as torchtitan does it, embedding and "
+                        "head counting as one each; "
+                      : "") +
+      "stages are told of their inputs (PipelineStage's input_args), else the first step has a "
+      "pass each way more");
   if (!question.given.contains("grad-accum") && !question.global_batch) {
     answer.notes.push_back(std::to_string(question.grad_accum) + " micro-batches a step, " +
                            (question.grad_accum > question.stages ? "twice " : "") +
@@ -527,7 +530,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_TRY(add_time(scenario, detail.trace, timer, answer));
   if (question.search) {
     HEADROOM_TRY(search(scenario, p, answer));
-    if (answer.stages.size() > 1 && question.megatron) {
+    if (answer.stages.size() > 1) {
       answer.moves = pipeline_moves(scenario, timer, answer.stages);
     }
   }

@@ -105,6 +105,32 @@ Result<void> set_names(std::string_view flag, std::string_view words,
   return {};
 }
 
+constexpr size_t kMostParts = 4096;
+
+// "7,9,9,7"
+Result<void> set_stage_layers(std::string_view words, std::vector<int64_t>& field) {
+  constexpr int64_t kMostLayers = 1'000'000;
+  std::vector<int64_t> layers;
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    const auto value = text::parse_number<int64_t>(words.substr(begin, end - begin));
+    if (!value || *value < 0 || *value > kMostLayers || layers.size() == kMostParts) {
+      return refuse("stage-layers", words, "layers of each part, such as 7,9,9,7");
+    }
+    layers.push_back(*value);
+    begin = end + 1;
+  }
+  field = std::move(layers);
+  return {};
+}
+
+std::string join(const std::vector<int64_t>& numbers) {
+  std::string joined;
+  for (const int64_t number : numbers)
+    joined += (joined.empty() ? "" : ",") + std::to_string(number);
+  return joined;
+}
+
 Result<void> set_clip(std::string_view words, std::optional<double>& field) {
   const std::optional<double> value = text::parse_number<double>(words);
   if (!value || *value <= 0) return refuse("clip", words, "a norm above 0, such as 1.0");
@@ -182,7 +208,7 @@ constexpr Field stage3_field() {
 }
 
 // Every flag of the question: its words in the help, and what setting it does.
-constexpr std::array<Field, 63> kFields{{
+constexpr std::array<Field, 64> kFields{{
     {{"device", "NAME",
       "the GPU: a100-sxm-80gb, h100-sxm-80gb, ... or auto (what is here); with figures of your "
       "own: h100-sxm-80gb,power=500W"},
@@ -215,7 +241,8 @@ constexpr std::array<Field, 63> kFields{{
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
       "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
-      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); fsdp2:M,ep:N (N of M share "
+      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); fsdp2:M,ep:N (N of M "
+      "share "
       "a mixture's experts out); gemini:N, gemini:M,tp:N "
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},
@@ -225,6 +252,10 @@ constexpr std::array<Field, 63> kFields{{
      [](FitQuestion& q, std::string_view w) {
        return choose("pipeline-schedule", w, kSchedules, q.schedule);
      }},
+    {{"stage-layers", "N,N,...",
+      "with pp, layers of each part of the model in its order (with vpp:M, M a stage); else as "
+      "torchtitan shares them out, embedding and head counting as one each"},
+     [](FitQuestion& q, std::string_view w) { return set_stage_layers(w, q.stage_layers); }},
     {{"sequence-parallel", "BOOL",
       "with tp, true: norms and what is added up are of each rank's part of the sequence, and the "
       "loss of its part of the vocabulary, as torchtitan has it"},
@@ -519,6 +550,7 @@ std::vector<Setting> settings_of(const FitQuestion& q) {
     add("lora-dtype", word_of(kDtypes, q.lora_dtype));
   }
   if (q.stages > 1) add("pipeline-schedule", word_of(kSchedules, q.schedule));
+  if (!q.stage_layers.empty()) add("stage-layers", join(q.stage_layers));
   if (q.tensor_ranks > 1 && q.division != Division::gemini) {
     add_switch("sequence-parallel", q.sequence_parallel);
   }

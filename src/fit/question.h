@@ -139,6 +139,8 @@ struct FitQuestion {
   int64_t expert_ranks = 1;   // that share a mixture's experts out, of those of a division
   int64_t stages = 1;         // of a pipeline, as torch.distributed.pipelining runs it
   int64_t stage_chunks = 1;   // of the model on each of them, where said (parts_of_stage)
+  // Layers of each part of the model, in its order; empty: as torchtitan shares them out.
+  std::vector<int64_t> stage_layers;
   step::PipelineSchedule schedule = step::PipelineSchedule::one_forward_one_backward;
   int64_t stage = 0;  // that is looked at: the answer is about all, and shows the fullest
   int64_t nodes = 1;  // that the devices are spread over evenly

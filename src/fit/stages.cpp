@@ -38,6 +38,7 @@ FitQuestion at_stage(FitQuestion question, int64_t stage) {
 FitQuestion without_stages(FitQuestion question) {
   question.stages = question.stage_chunks = 1;
   question.stage = 0;
+  question.stage_layers.clear();
   return question;
 }
 

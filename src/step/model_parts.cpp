@@ -9,13 +9,20 @@ std::optional<std::vector<ModelPart>> model_parts(int64_t layers, int64_t parts)
   const int64_t each = parts == 1 ? layers : (layers + kEnds) / parts;
   const int64_t more = parts == 1 ? 0 : (layers + kEnds) % parts;
   if (each < 1) return std::nullopt;
+  std::vector<int64_t> of_each;
+  for (int64_t i = 0; i < parts; ++i) {
+    const bool is_end = parts > 1 && (i == 0 || i + 1 == parts);
+    of_each.push_back(each + (i < more ? 1 : 0) - (is_end ? 1 : 0));
+  }
+  return model_parts(of_each);
+}
+
+std::vector<ModelPart> model_parts(std::span<const int64_t> layers) {
   std::vector<ModelPart> all;
   int64_t next = 0;
-  for (int64_t i = 0; i < parts; ++i) {
-    ModelPart part{next, each + (i < more ? 1 : 0), i == 0, i + 1 == parts};
-    if (parts > 1 && (part.is_first || part.is_last)) --part.layers;
-    next += part.layers;
-    all.push_back(part);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    all.push_back({next, layers[i], i == 0, i + 1 == layers.size()});
+    next += layers[i];
   }
   return all;
 }

@@ -1,10 +1,12 @@
-// Which layers the stages of a pipeline have, as torchtitan shares them out: the embedding and the
-// head count as a layer each, and what does not come out even goes to the first stages.
+// Which layers the stages of a pipeline have: as somebody says, or as torchtitan shares them out,
+// where the embedding and the head count as a layer each, and what does not come out even goes to
+// the first stages.
 // Source: torchtitan/distributed/pipeline_parallel.py (generate_llm_fqn_per_model_part).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/options.h"
@@ -15,6 +17,9 @@ namespace headroom::step {
 // have neither a layer nor more than an end of the model. REQUIRES: both at least 1.
 [[nodiscard]] std::optional<std::vector<model::ModelPart>> model_parts(int64_t layers,
                                                                        int64_t parts);
+
+// Of so many layers each. REQUIRES: there is a part.
+[[nodiscard]] std::vector<model::ModelPart> model_parts(std::span<const int64_t> layers);
 
 // Those that a rank has: every so many from its own on; of a mirrored pipeline's two a rank, one as
 // far from the end as its own from the beginning. REQUIRES: those are two a rank.

@@ -35,6 +35,15 @@ TEST(ModelParts, EveryLayerIsInOnePart) {
   }
 }
 
+TEST(ModelParts, SaidOnesFollowEachOther) {
+  const auto all = model_parts(std::vector<int64_t>{0, 4, 2});
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(layers_of(all), (std::vector<int64_t>{0, 4, 2}));
+  EXPECT_EQ(all[1].first_layer, 0);
+  EXPECT_EQ(all[2].first_layer, 4);
+  EXPECT_TRUE(all[0].is_first && !all[1].is_first && !all[1].is_last && all[2].is_last);
+}
+
 TEST(ModelParts, ARankHasEverySoManyOfThem) {
   const auto own = parts_of_rank(*model_parts(6, 4), 2, 1);
   ASSERT_EQ(own.size(), 2U);

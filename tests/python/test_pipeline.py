@@ -31,6 +31,10 @@ CASES = {
     "lora-zbv": {"schedule": "zbv", "chunks": 2, "lora_rank": 4},
     "outputs-dualpipev": {"schedule": "dualpipev", "chunks": 2, "keep_outputs": True},
     "outputs-zero-bubble": {"schedule": "zero-bubble", "keep_outputs": True},
+    "said-layers": {"schedule": "1f1b", "stage_layers": (5, 1)},
+    "said-layers-3": {"schedule": "1f1b", "stages": 3, "accumulation": 5, "stage_layers": (0, 4, 2)},
+    "said-layers-interleaved": {"schedule": "1f1b", "chunks": 2, "stage_layers": (1, 1, 3, 1)},
+    "said-layers-zbv": {"schedule": "zbv", "chunks": 2, "stage_layers": (2, 1, 3, 0)},
     "outputs": {"schedule": "1f1b", "keep_outputs": True},
     "outputs-gpipe": {"schedule": "gpipe", "keep_outputs": True},
     "sdpa": {"schedule": "1f1b", "attention": "sdpa"},
@@ -64,7 +68,14 @@ def settings_of(case, stage):
             "schedule": case["schedule"], "stages": case.get("stages", 2), "stage": stage,
             "chunks": case.get("chunks", 1), "accumulation": case.get("accumulation", 4),
             "keep_outputs": case.get("keep_outputs", False),
-            **{word: case[word] for word in ("lora_rank", "dora", "ia3") if word in case}}
+            **{word: case[word] for word in ("lora_rank", "dora", "ia3", "stage_layers") if word in case}}
+
+
+def as_word(value):
+    """As step_dump takes it."""
+    if isinstance(value, tuple):
+        return ",".join(str(one) for one in value)
+    return int(value) if isinstance(value, bool) else value
 
 
 def written(case, tmp_path):
@@ -92,7 +103,7 @@ def test_a_rank_makes_and_lets_go_of_what_pytorch_does(name, stage, tmp_path):
     settings = settings_of(case, stage)
     config = memory_oracle.read_config(path)
     oracle = memory_oracle.run_oracle(config, memory_oracle.Options(**settings, head=memory_oracle.head_of(config)))
-    ours = step_dump.run(path, **{word: int(value) if isinstance(value, bool) else value for word, value in settings.items()})
+    ours = step_dump.run(path, **{word: as_word(value) for word, value in settings.items()})
     for step in (1, 2):
         expected = trace_compare.flatten(trace_compare.events_of(oracle, step - 1),
                                          trace_compare.start_bytes(oracle, step - 1))

@@ -484,17 +484,26 @@ headroom::text::Json actions_of(const TrainOptions& options) {
   return list;
 }
 
-// The parts of the model that the rank has.
+// "2,3,1"
+std::vector<int64_t> numbers_of(const std::string& words) {
+  std::vector<int64_t> numbers;
+  std::istringstream in(words);
+  for (std::string word; std::getline(in, word, ',');) numbers.push_back(std::atoll(word.c_str()));
+  return numbers;
+}
+
+// The parts of the model that the rank has, of so many layers each where that is said.
 void take_parts(const headroom::text::JsonView& config, const TrainOptions& options,
-                headroom::model::BuildOptions& build) {
+                const std::vector<int64_t>& said, headroom::model::BuildOptions& build) {
   const auto whole = headroom::model::build_graph(config, build);
   if (!whole) return;
   const int64_t layers = std::ranges::count(whole->regions, headroom::model::RegionKind::layer,
                                             &headroom::model::Region::kind);
   const auto& pipeline = options.pipeline;
-  const auto all = headroom::step::model_parts(layers, pipeline.stages * pipeline.chunks);
-  if (!all) return;
-  build.parts = headroom::step::parts_of_rank(*all, pipeline.stages, pipeline.stage,
+  const auto shared = headroom::step::model_parts(layers, pipeline.stages * pipeline.chunks);
+  if (!shared) return;
+  const auto all = said.empty() ? *shared : headroom::step::model_parts(said);
+  build.parts = headroom::step::parts_of_rank(all, pipeline.stages, pipeline.stage,
                                               headroom::step::is_mirrored(pipeline.schedule));
 }
 
@@ -541,7 +550,9 @@ int main(int argc, char** argv) {
     std::puts(actions_of(train_options(words)).dump().c_str());
     return 0;
   }
-  if (!words["schedule"].empty()) take_parts({*json, argv[1]}, train_options(words), build);
+  if (!words["schedule"].empty()) {
+    take_parts({*json, argv[1]}, train_options(words), numbers_of(words["stage_layers"]), build);
+  }
   const bool is_traced = words["graph"] == "1";
   auto graph = is_traced ? traced_graph(*json, argv[1])
                          : headroom::model::build_graph({*json, argv[1]}, build);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fit/scenario/errors.h"
-#include "model/language_part.h"
+#include "fit/scenario/stage_layers.h"
 #include "step/model_parts.h"
 
 namespace headroom::fit {
@@ -26,7 +26,6 @@ bool is_single(const FitQuestion& q) {
 // schedules.py: as many rounds as the stages go into the micro-batches, at least one.
 int64_t rounds_of(const FitQuestion& q) { return std::max<int64_t>(1, q.grad_accum / q.stages); }
 
-constexpr int64_t kMostLayers = 1024;
 constexpr int64_t kMostMicroBatches = 65'536;
 constexpr int64_t kMostMicroBatchesRun = 256;
 
@@ -125,25 +124,20 @@ void set_pipeline(Scenario& s) {
 
 Result<void> set_parts(Scenario& s) {
   const FitQuestion& q = s.question;
-  HEADROOM_ASSIGN(const text::JsonView language, model::language_part(s.model->view()));
-  HEADROOM_ASSIGN(const auto layers, language.optional_int("num_hidden_layers", 1, kMostLayers));
-  if (!layers) {
-    return unsupported("method", "a pipeline of this architecture",
-                       "llama, mistral, mixtral, qwen2, qwen3, gemma, phi3 and others are");
+  if (q.stages == 1) {
+    if (q.stage_layers.empty()) return {};
+    return contradiction("stage-layers", "nothing is cut into stages",
+                         "beside --method pp:N; a search shares layers out itself");
   }
-  const int64_t count = q.stages * parts_of_stage(q);
-  const auto all = step::model_parts(*layers, count);
-  if (!all) {
-    return contradiction("method",
-                         words(*layers) + " layers are too few for " + words(count) + " parts",
-                         "fewer stages, or fewer chunks of each");
+  HEADROOM_ASSIGN(const std::vector<int64_t> layers, layers_by_part(s));
+  if (q.method != Method::full && std::ranges::find(layers, 0) != layers.end()) {
+    return contradiction(
+        "method",
+        "a part of " + words(static_cast<int64_t>(layers.size())) + " has no layers to adapt",
+        "fewer stages, or fewer chunks of each");
   }
-  if (q.method != Method::full &&
-      std::ranges::any_of(*all, [](const model::ModelPart& part) { return part.layers == 0; })) {
-    return contradiction("method", "a part of " + words(count) + " has no layers to adapt",
-                         "fewer stages, or fewer chunks of each");
-  }
-  s.build.parts = step::parts_of_rank(*all, q.stages, q.stage, step::is_mirrored(q.schedule));
+  s.build.parts = step::parts_of_rank(step::model_parts(layers), q.stages, q.stage,
+                                      step::is_mirrored(q.schedule));
   return {};
 }
 

@@ -13,7 +13,8 @@ void fill_stages(Scenario& s);
 // The schedule, of s.question, in s.train. REQUIRES: several stages.
 void set_pipeline(Scenario& s);
 
-// The stage's layers in s.build. The Error is about a model that has too few.
+// The stage's layers in s.build, where there are several. The Error is about a model that has too
+// few, or about what is said of them.
 Result<void> set_parts(Scenario& s);
 
 // What such a stage cannot be asked together with.

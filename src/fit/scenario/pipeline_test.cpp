@@ -57,6 +57,48 @@ TEST(PipelineScenario, TheAnswerIsAboutTheFullestStageAndTheWholeModel) {
   EXPECT_EQ(layers, 16);
 }
 
+TEST(PipelineScenario, StagesHaveTheLayersThatAreSaid) {
+  const auto layers_of = [](const FitAnswer& answer) {
+    std::vector<int64_t> layers;
+    for (const StageFigures& stage : answer.stages) layers.push_back(stage.layers);
+    return layers;
+  };
+  FitQuestion question = question_of("pp:4");
+  const FitAnswer shared = answer_of(question);
+  ASSERT_TRUE(question.set("stage-layers", "4,5,4,3"));
+  const FitAnswer as_shared = answer_of(question);
+  EXPECT_EQ(layers_of(as_shared), layers_of(shared));
+  EXPECT_EQ(as_shared.memory.peak_allocated, shared.memory.peak_allocated);
+  ASSERT_TRUE(question.set("stage-layers", "0,7,7,2"));
+  const FitAnswer said = answer_of(question);
+  EXPECT_EQ(layers_of(said), (std::vector<int64_t>{0, 7, 7, 2}));
+  EXPECT_GT(said.stages[1].peak_allocated, shared.stages[1].peak_allocated);
+  // Chunks of a stage lie a round apart, or mirrored.
+  FitQuestion chunks = question_of("pp:2,vpp:2");
+  ASSERT_TRUE(chunks.set("stage-layers", "1,6,7,2"));
+  EXPECT_EQ(layers_of(answer_of(chunks)), (std::vector<int64_t>{8, 8}));
+  FitQuestion mirrored = question_of("pp:2", "zbv");
+  ASSERT_TRUE(mirrored.set("stage-layers", "1,6,7,2"));
+  EXPECT_EQ(layers_of(answer_of(mirrored)), (std::vector<int64_t>{3, 13}));
+}
+
+TEST(PipelineScenario, LayersThatAreNotTheModelsAreRefused) {
+  const auto refused = [](const std::string& method, const std::string& layers) {
+    FitQuestion question = question_of(method);
+    EXPECT_TRUE(question.set("stage-layers", layers));
+    return refusal_of(question);
+  };
+  EXPECT_NE(refused("pp:4", "5,4,4,4").find("17 layers, and the model has 16"), std::string::npos);
+  EXPECT_NE(refused("pp:4", "8,8").find("2 parts, and the method has 4"), std::string::npos);
+  EXPECT_NE(refused("pp:4", "8,0,4,4").find("has no layers"), std::string::npos);
+  EXPECT_NE(refused("lora,pp:4", "0,8,4,4").find("no layers to adapt"), std::string::npos);
+  EXPECT_NE(refused("full", "16").find("nothing is cut"), std::string::npos);
+  FitQuestion question;
+  for (const char* words : {"", "4,", "4,x", "-1,5", "1,99999999999999999999"}) {
+    EXPECT_FALSE(question.set("stage-layers", words)) << words;
+  }
+}
+
 TEST(PipelineScenario, AModelOfTextAndImagesIsCutWhereItsLanguageModelsLayersAre) {
   FitQuestion question = question_of("full");
   question.model = "google/gemma-3-4b-it";

@@ -273,7 +273,7 @@ Result<Scenario> complete(Scenario s) {
   if (s.question.stages > 1) fill_stages(s);
   set_train(s);
   HEADROOM_TRY(set_task(s));
-  if (s.question.stages > 1) HEADROOM_TRY(set_parts(s));
+  HEADROOM_TRY(set_parts(s));
   HEADROOM_TRY(check_architecture(s));
   HEADROOM_TRY(shorten_default_sequence(s));
   HEADROOM_TRY(set_loss(s));

@@ -86,7 +86,8 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
-  for (const char* flag : {"float8", "kernels", "optimizer-in-backward", "freeze", "vocab"}) {
+  for (const char* flag :
+       {"float8", "kernels", "optimizer-in-backward", "freeze", "stage-layers", "vocab"}) {
     if (q.given.contains(flag)) flags.emplace_back(flag);
   }
   return flags;

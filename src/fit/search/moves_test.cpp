@@ -1,9 +1,11 @@
-#include "fit/megatron/moves.h"
+#include "fit/search/moves.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
+#include <utility>
 
 #include "fit/fit.h"
 #include "fit/megatron/question.h"
@@ -111,6 +113,78 @@ TEST(PipelineMoves, FewerMicroBatchesWaitWithoutChunksAndWithSmallerOnes) {
   }
   EXPECT_NEAR(half->time->step_seconds.expected, halved->time->step_seconds.expected, 1e-9);
   EXPECT_EQ(find(*plain, "one-chunk-a-stage"), nullptr);
+}
+
+// The same of PyTorch's stages, of which the first has the embedding and waits longest.
+FitQuestion torch_question(const std::string& method, const std::string& schedule = "1f1b") {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "a100-sxm-80gb";
+  question.remedy_batches = 0;
+  for (const auto& [flag, words] : {std::pair<const char*, std::string>{"method", method},
+                                    {"pipeline-schedule", schedule},
+                                    {"batch", "2"},
+                                    {"seq", "2048"},
+                                    {"grad-accum", "8"}}) {
+    EXPECT_TRUE(question.set(flag, words));
+  }
+  return question;
+}
+
+// The words behind "ask again with".
+void ask_again(const PipelineMove& move, FitQuestion& question) {
+  std::istringstream words(move.how.substr(std::string("ask again with ").size()));
+  for (std::string flag, value; words >> flag >> value && flag.starts_with("--");) {
+    value.erase(value.find_last_not_of(",;") + 1);
+    ASSERT_TRUE(question.set(flag.substr(2), value));
+  }
+}
+
+void expect_same(const PipelineMove& move, const FitQuestion& question) {
+  const auto asked = answer(question);
+  ASSERT_TRUE(asked) << asked.error().to_string();
+  ASSERT_EQ(asked->stages.size(), move.stages.size());
+  for (size_t i = 0; i < asked->stages.size(); ++i) {
+    EXPECT_EQ(asked->stages[i].layers, move.stages[i].layers);
+    EXPECT_EQ(asked->stages[i].peak_allocated, move.stages[i].peak_allocated);
+  }
+  EXPECT_NEAR(asked->time->step_seconds.expected, move.time->step_seconds.expected, 1e-9);
+}
+
+TEST(PipelineMoves, OfPyTorchsStagesTooAreWhatTheirSettingsAnswer) {
+  const auto answered = answer(torch_question("pp:4"));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  for (const char* name : {"stage-boundaries", "half-micro-batch"}) {
+    const PipelineMove* move = find(*answered, name);
+    ASSERT_NE(move, nullptr) << name;
+    expect_sound(*answered, *move);
+    FitQuestion question = torch_question("pp:4");
+    ask_again(*move, question);
+    EXPECT_NE(question, torch_question("pp:4"));
+    expect_same(*move, question);
+  }
+  const PipelineMove* recomputed = find(*answered, "recompute-fullest-stages");
+  ASSERT_NE(recomputed, nullptr);
+  expect_sound(*answered, *recomputed);
+  EXPECT_EQ(find(*answered, "one-chunk-a-stage"), nullptr);
+}
+
+TEST(PipelineMoves, OfPyTorchsChunksToo) {
+  const auto answered = answer(torch_question("pp:2,vpp:2"));
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  const PipelineMove* one = find(*answered, "one-chunk-a-stage");
+  ASSERT_NE(one, nullptr);
+  expect_sound(*answered, *one);
+  expect_same(*one, torch_question("pp:2"));
+  // Mirrored ones have two whatever is said, and what is moved is a part's.
+  const auto mirrored = answer(torch_question("pp:2", "zbv"));
+  ASSERT_TRUE(mirrored) << mirrored.error().to_string();
+  EXPECT_EQ(find(*mirrored, "one-chunk-a-stage"), nullptr);
+  if (const PipelineMove* move = find(*mirrored, "stage-boundaries")) {
+    FitQuestion question = torch_question("pp:2", "zbv");
+    ask_again(*move, question);
+    expect_same(*move, question);
+  }
 }
 
 TEST(PipelineMoves, WithoutASearchThereAreNone) {

@@ -1,4 +1,4 @@
-#include "fit/megatron/moves.h"
+#include "fit/search/moves.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "base/parallel.h"
-#include "engines/pipeline_layout.h"
-#include "fit/megatron/question.h"
-#include "fit/megatron/search.h"
 #include "fit/prediction.h"
 #include "fit/search/method_row.h"
+#include "fit/search/pipeline_settings.h"
 #include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
 
@@ -32,22 +30,21 @@ struct Plan {
   FitQuestion question;
   std::vector<CheckpointingKind> recomputation;  // by stage
   Stages stages;
-
-  [[nodiscard]] std::vector<std::vector<int64_t>>& layers() {
-    return question.megatron->layers_by_stage;
-  }
 };
 
 const Interval& used_by_fullest(const Stages& stages) {
   return stages[static_cast<size_t>(fullest_stage(stages))].device_used;
 }
 
-// What each stage shows, the most first: of two plans the one whose list is less is the roomier.
-std::vector<int64_t> by_need(const Stages& stages) {
-  std::vector<int64_t> used;
-  for (const StageFigures& stage : stages) used.push_back(stage.device_used.expected.count);
-  std::ranges::sort(used, std::greater());
-  return used;
+// What each stage shows and, where the allocator's cache goes up to what there is, allocates; the
+// most first. Of two plans the one whose list is less is the roomier.
+std::vector<std::pair<int64_t, int64_t>> by_need(const Stages& stages) {
+  std::vector<std::pair<int64_t, int64_t>> need;
+  for (const StageFigures& stage : stages) {
+    need.emplace_back(stage.device_used.expected.count, stage.peak_allocated.count);
+  }
+  std::ranges::sort(need, std::greater());
+  return need;
 }
 
 std::string joined(const std::vector<size_t>& stages) {
@@ -61,7 +58,7 @@ std::string joined(const std::vector<size_t>& stages) {
 class Mover {
  public:
   Mover(const Scenario& any, const StepTimer& timer, const Stages& stages)
-      : any_(any), timer_(timer) {
+      : any_(any), timer_(timer), settings_(pipeline_settings(any)) {
     now_.question = any.question;
     now_.recomputation.assign(stages.size(), any.question.checkpointing.kind);
     now_.stages = stages;
@@ -78,12 +75,14 @@ class Mover {
   [[nodiscard]] bool predict(Plan& plan, const std::vector<size_t>& stages) const;
   // All of them, where each recomputes what the question says.
   [[nodiscard]] bool predict_all(Plan& plan) const;
-  // One layer from the fullest stage to the emptiest; nothing where that makes no more room.
-  [[nodiscard]] std::optional<Plan> with_a_layer_moved(const Plan& plan) const;
+  // One layer from the fullest stage to the emptiest; false where that makes no more room, and both
+  // are as they were.
+  [[nodiscard]] bool move_a_layer(StageLayers& layers, Plan& plan) const;
   [[nodiscard]] std::optional<PipelineMove> move_to(const Plan& plan) const;
 
   const Scenario& any_;
   const StepTimer& timer_;
+  std::unique_ptr<PipelineSettings> settings_;
   Plan now_;
 };
 
@@ -106,9 +105,11 @@ bool Mover::predict(Plan& plan, const std::vector<size_t>& stages) const {
 }
 
 bool Mover::predict_all(Plan& plan) const {
-  auto outcome = predict_megatron(any_, timer_, plan.question);
-  if (outcome) plan.stages = std::move(outcome->stages);
-  return bool(outcome);
+  const auto scenario = vary(any_, plan.question);
+  if (!scenario) return false;
+  auto stages = stages_of(*scenario, timer_);
+  if (stages) plan.stages = std::move(*stages);
+  return bool(stages);
 }
 
 // Nothing where it saves next to nothing.
@@ -120,13 +121,13 @@ std::optional<PipelineMove> Mover::move_to(const Plan& plan) const {
   if (move.saves.count <= before.count / kLeastPart) return std::nullopt;
   move.stages = plan.stages;
   move.verdict = worst_verdict(plan.stages);
-  step::Pipeline pipeline;
-  pipeline.chunks = static_cast<int64_t>(plan.question.megatron->layers_by_stage.front().size());
-  move.time = pipeline_time(plan.stages, pipeline);
+  const auto scenario = vary(any_, plan.question);
+  if (!scenario) return std::nullopt;
+  move.time = pipeline_time(plan.stages, scenario->train.pipeline);
   return move;
 }
 
-std::optional<Plan> Mover::with_a_layer_moved(const Plan& plan) const {
+bool Mover::move_a_layer(StageLayers& layers, Plan& plan) const {
   const auto fullest = static_cast<size_t>(fullest_stage(plan.stages));
   const auto emptiest =
       static_cast<size_t>(std::ranges::min_element(plan.stages, {},
@@ -134,42 +135,34 @@ std::optional<Plan> Mover::with_a_layer_moved(const Plan& plan) const {
                                                      return stage.device_used.expected.count;
                                                    }) -
                           plan.stages.begin());
-  Plan moved = plan;
-  auto& from = moved.layers()[fullest];
-  auto& to = moved.layers()[emptiest];
+  StageLayers changed = layers;
+  auto& from = changed[fullest];
+  auto& to = changed[emptiest];
   if (fullest == emptiest || std::accumulate(from.begin(), from.end(), int64_t{0}) < 2) {
-    return std::nullopt;
+    return false;
   }
   --*std::ranges::max_element(from);
   ++*std::ranges::min_element(to);
-  if (!predict(moved, {fullest, emptiest})) return std::nullopt;
-  if (by_need(moved.stages) >= by_need(plan.stages)) return std::nullopt;
-  return moved;
-}
-
-// Part c * stages + s of the model is chunk c of stage s.
-std::string layout_words(const std::vector<std::vector<int64_t>>& by_stage) {
-  std::vector<int64_t> parts;
-  for (size_t chunk = 0; chunk < by_stage.front().size(); ++chunk) {
-    for (const std::vector<int64_t>& stage : by_stage) parts.push_back(stage[chunk]);
-  }
-  return engines::pipeline_layout_words(parts);
+  Plan moved = plan;
+  settings_->set_layers(changed, moved.question);
+  if (!predict(moved, {fullest, emptiest})) return false;
+  if (by_need(moved.stages) >= by_need(plan.stages)) return false;
+  layers = std::move(changed);
+  plan = std::move(moved);
+  return true;
 }
 
 std::optional<PipelineMove> Mover::boundaries() const {
-  if (now_.question.megatron->stage.model.decoder_layers > 0) return std::nullopt;
+  auto layers = settings_->layers();
+  if (!layers) return std::nullopt;
   Plan plan = now_;
-  for (size_t step = 0; step < kMostSteps; ++step) {
-    auto moved = with_a_layer_moved(plan);
-    if (!moved) break;
-    plan = std::move(*moved);
+  for (size_t step = 0; step < kMostSteps && move_a_layer(*layers, plan); ++step) {
   }
   std::optional<PipelineMove> move = move_to(plan);
   if (!move) return move;
   move->name = "stage-boundaries";
   move->title = "layers moved from the fullest stages to those with room";
-  move->how = "give Megatron-LM --pipeline-model-parallel-layout '" + layout_words(plan.layers()) +
-              "' in place of what else divides layers among stages";
+  move->how = settings_->layers_how(*layers);
   move->cost = "a stage with more layers may be the slowest";
   return move;
 }
@@ -193,28 +186,21 @@ std::optional<PipelineMove> Mover::recomputation() const {
   const std::string which = (changed.size() == 1 ? "stage " : "stages ") + joined(changed);
   move->name = "recompute-fullest-stages";
   move->title = "recompute every layer on " + which + " alone";
-  move->how =
-      "each process reads its own arguments: start those of " + which +
-      " with --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 and "
-      "the others without (no run of it was at hand)";
+  move->how = settings_->recomputation_how(which);
   move->cost = "these stages run their layers forward twice";
   return move;
 }
 
 std::optional<PipelineMove> Mover::fewer_chunks() const {
-  if (now_.question.megatron->stage.rank.chunks() < 2) return std::nullopt;
+  if (!settings_->has_chunks()) return std::nullopt;
   Plan plan = now_;
-  for (std::vector<int64_t>& chunks : plan.layers()) {
-    chunks = {std::accumulate(chunks.begin(), chunks.end(), int64_t{0})};
-  }
+  settings_->set_one_chunk(plan.question);
   if (!predict_all(plan)) return std::nullopt;
   std::optional<PipelineMove> move = move_to(plan);
   if (!move) return move;
   move->name = "one-chunk-a-stage";
   move->title = "one chunk a stage, not interleaved: fewer micro-batches in flight";
-  move->how =
-      "leave --num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and a "
-      "layout's further parts out";
+  move->how = settings_->one_chunk_how();
   move->cost = "stages wait longer for each other";
   return move;
 }
@@ -227,13 +213,9 @@ std::optional<PipelineMove> Mover::half_micro_batch() const {
   if (!predict_all(plan)) return std::nullopt;
   std::optional<PipelineMove> move = move_to(plan);
   if (!move) return move;
-  const std::string batch = std::to_string(plan.question.batch);
-  const int64_t all =
-      now_.question.batch * now_.question.grad_accum * now_.question.megatron->batches();
   move->name = "half-micro-batch";
   move->title = "half the micro-batch, twice as many: half the sequences in flight";
-  move->how = "give Megatron-LM --micro-batch-size " + batch + " and --global-batch-size " +
-              std::to_string(all);
+  move->how = settings_->micro_batch_how(plan.question);
   move->cost = "smaller matrix products";
   return move;
 }

@@ -1,4 +1,4 @@
-// What would change a pipeline of Megatron-LM's as a whole: moves between its stages.
+// What would change a pipeline as a whole, Megatron-LM's or PyTorch's: moves between its stages.
 //
 // A remedy (search/remedies.h) changes the step of the stage that needs most. A move weighs the
 // stages against each other: layers go from the stage that shows most of its device to those with
@@ -16,7 +16,7 @@
 namespace headroom::fit {
 
 // Those that save anything on the fullest stage, what saves most first. `any` is of one of the
-// stages, `stages` are all of them as predicted. REQUIRES: any.question.megatron, two stages.
+// stages, `stages` are all of them as predicted. REQUIRES: two stages.
 [[nodiscard]] std::vector<PipelineMove> pipeline_moves(const Scenario& any, const StepTimer& timer,
                                                        const std::vector<StageFigures>& stages);
 
