@@ -296,12 +296,12 @@ Result<int> run_fit(const Words& words, const Console& console) {
   if (tries_all) asked.flags.emplace_back("device", "auto");
   HEADROOM_ASSIGN(fit::FitQuestion question, question_of(asked, console));
   HEADROOM_TRY(apply_setup(words, setup, question));
+  if (words.has("html")) question.timeline = true;
   if (words.has("smallest")) return run_smallest(question, words, console);
   if (words.has("gpus")) {
     if (!fit::is_divided(question)) return run_methods(question, words, console, emits);
     HEADROOM_TRY(check_as_many(words, fit::devices_of(question)));
   }
-  if (words.has("html")) question.timeline = true;
   // What is not shown is not searched.
   if (!words.has("html") && !words.has("json")) question.remedy_batches = report::kMostRemedies;
   HEADROOM_ASSIGN(fit::FitAnswer answer, fit::answer(question));

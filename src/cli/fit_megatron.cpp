@@ -131,7 +131,7 @@ Result<int> run_search(const Words& words, const Console& console, const Emits& 
         ErrorCode::usage, "how to divide which step?", "--engine megatron",
         "--gpus 64 --global-batch 256 search all settings; --method tp:4,pp:8,dp:2 is one"};
   }
-  for (const char* const flag : {"events", "placements", "timeline", "search"}) {
+  for (const char* const flag : {"events", "placements", "search"}) {
     if (!words.has(flag)) continue;
     return Error{ErrorCode::usage, "is of one setting", std::string("--") + flag,
                  "--method tp:4,pp:8, say, names one"};
@@ -141,7 +141,8 @@ Result<int> run_search(const Words& words, const Console& console, const Emits& 
     any.megatron.emplace();
     HEADROOM_TRY(fit::check_said(any, request.kind));
   }
-  HEADROOM_ASSIGN(const fit::MegatronModel model, model_of(words, console, gpus));
+  HEADROOM_ASSIGN(fit::MegatronModel model, model_of(words, console, gpus));
+  if (words.has("html")) model.question.timeline = true;
   fit::MegatronChoice choice;
   {
     SearchBar bar(console);

@@ -35,8 +35,6 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr size_t kTimelinePoints = 1500;
-
 MemoryFigures figures_of(const Scenario& scenario, const DetailedPrediction& detail) {
   const Prediction& p = detail.prediction;
   MemoryFigures figures;

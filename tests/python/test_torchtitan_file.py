@@ -1,5 +1,4 @@
-"""What `fit --emit torchtitan` writes: run by a shell, and read by torchtitan's own parser where it is installed
-(pip install --no-deps torchtitan==0.3.0, with tyro and what the registry's modules import)."""
+"""What `fit --emit torchtitan` writes: run by a shell, and read by torchtitan's own parser."""
 
 import importlib.util
 import json
@@ -104,11 +103,18 @@ def test_a_shell_runs_it_and_it_reads_back_the_same(case, tmp_path):
     assert again.get("time") == answer.get("time")  # of what is offloaded there is none
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.skipif(importlib.util.find_spec("torchtitan") is None, reason="torchtitan is not installed: its parser was not asked")
-def test_torchtitan_s_own_parser_reads_it(case, tmp_path):
-    _, _, started = emitted(tmp_path, case)
-    done = subprocess.run([sys.executable, str(Path(__file__).with_name("torchtitan_arguments.py")), *started[4:]],
-                          capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory):
+    """By case, what torchtitan's parser makes of the file; asked once, since that takes seconds."""
+    if importlib.util.find_spec("torchtitan") is None:
+        pytest.skip("torchtitan is not installed, its parser was not asked: ./test installs it")
+    started = [emitted(tmp_path_factory.mktemp("case"), case)[2] for case in CASES]
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name("torchtitan_arguments.py"))], capture_output=True,
+                          input=json.dumps([words[4:] for words in started]), text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == CASES[case][1]
+    return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_torchtitan_s_own_parser_reads_it(case, parsed):
+    assert parsed[case] == CASES[case][1]

@@ -186,6 +186,9 @@ Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
   choice.first = search.found().front().division;
   MethodsAnswer& answer = choice.answer;
   HEADROOM_ASSIGN(answer.rows, rows_of(any, timer, questions, search));
+  if (model.question.timeline) {
+    HEADROOM_ASSIGN(answer.first_step, step_over_time(any, answer.rows.front()));
+  }
   HEADROOM_ASSIGN(const FitQuestion first, questions(choice.first));
   HEADROOM_ASSIGN(const Scenario scenario, vary(any, first));
   HEADROOM_TRY(describe(model, scenario, timer, answer));

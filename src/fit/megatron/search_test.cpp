@@ -263,14 +263,18 @@ TEST_F(MegatronSearchTest, WhatCannotBeAskedIsCounted) {
 TEST_F(MegatronSearchTest, RowsAreAnswersAndFilesAreRows) {
   for (const size_t index : {0U, 2U, 4U}) {
     const Space& space = spaces()[index];
-    const MegatronModel model = model_of(space);
+    MegatronModel model = model_of(space);
+    model.question.timeline = true;
     const auto choice = choose_megatron(model, space.gpus);
     ASSERT_TRUE(choice) << space.name << choice.error().to_string();
     ASSERT_FALSE(choice->answer.rows.empty());
     const MethodRow& row = choice->answer.rows.front();
+    ASSERT_TRUE(choice->answer.first_step);
+    const Timeline& step = choice->answer.first_step->timeline;
+    EXPECT_EQ(step.points.at(step.peak).bytes.allocated(), row.peak_allocated) << space.name;
     auto question = setting_question(model, choice->first);
     ASSERT_TRUE(question);
-    question->search = false;
+    question->search = question->timeline = false;
     const auto alone = answer(*question);
     ASSERT_TRUE(alone) << alone.error().to_string();
     EXPECT_EQ(row.verdict, alone->verdict) << space.name;

@@ -96,6 +96,8 @@ void take_prediction(const Scenario& scenario, const DetailedPrediction& detail,
 }
 
 void name_stage(int64_t stage, int64_t stages, MethodRow& row) {
+  row.stages = stages;
+  row.stage = stage;
   if (stages < 2 || row.why.empty()) return;
   const std::string place = "stage " + std::to_string(stage);
   row.why = place + " of " + std::to_string(stages) + " " + row.why;

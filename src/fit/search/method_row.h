@@ -27,6 +27,8 @@ struct MethodRow {
   std::string reason;  // why it cannot be asked of this model; all below is empty then
   int64_t batch = 1;   // sequences in a micro-batch
   int64_t grad_accum = 1;
+  int64_t stages = 1;  // of the pipeline, of which the figures are those of `stage`
+  int64_t stage = 0;
   Verdict verdict = Verdict::no;
   Bytes peak_allocated;
   Bytes peak_reserved;
@@ -51,7 +53,7 @@ struct MethodRow {
 // not. Largest batch, bytes sent and time are left as they are.
 void take_prediction(const Scenario& scenario, const DetailedPrediction& detail, MethodRow& row);
 
-// That it is one stage of so many that does not fit; nothing where there is one alone, or it fits.
+// Which stage of so many the row is of; and says that it is this one that does not fit.
 void name_stage(int64_t stage, int64_t stages, MethodRow& row);
 
 // By one device in a step, around rings.

@@ -446,6 +446,9 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   SearchCount count(progress);
   HEADROOM_ASSIGN(answer.rows, rank_methods(scenario, timer, gpus, true, count));
   answer.searched = searched_by(count.state());
+  if (question.timeline && answer.has_first()) {
+    HEADROOM_ASSIGN(answer.first_step, step_over_time(scenario, answer.rows.front()));
+  }
   HEADROOM_TRY(check_imbalance(question, answer.rows));
   HEADROOM_TRY(describe(scenario, timer, answer));
   answer.device = memory_of_device(scenario);

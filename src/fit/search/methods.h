@@ -24,6 +24,7 @@
 #include "fit/answer.h"
 #include "fit/question.h"
 #include "fit/scenario/scenario.h"
+#include "fit/search/first_step.h"
 #include "fit/search/method_row.h"
 #include "fit/search/search_progress.h"
 #include "fit/time/step_timer.h"
@@ -60,14 +61,15 @@ struct MethodsAnswer : Asked {
   int64_t grad_accum = 1;
   std::vector<MethodRow> rows;  // the one to begin with first, those that cannot be asked last
   Searched searched;
-  bool is_selection = false;     // rows are some of the settings; else each way to divide is one
-  std::vector<Emitted> emitted;  // of the first
-  std::optional<RunCost> cost;   // of the first
+  bool is_selection = false;  // rows are some of the settings; else each way to divide is one
+  std::optional<StepOverTime> first_step;  // of the first, where a timeline was asked for
+  std::vector<Emitted> emitted;            // of the first
+  std::optional<RunCost> cost;             // of the first
 
+  // Whether there is one to begin with.
+  [[nodiscard]] bool has_first() const { return !rows.empty() && rows.front().reason.empty(); }
   // Of the one to begin with; no where none can be asked.
-  [[nodiscard]] Verdict verdict() const {
-    return rows.empty() || !rows.front().reason.empty() ? Verdict::no : rows.front().verdict;
-  }
+  [[nodiscard]] Verdict verdict() const { return has_first() ? rows.front().verdict : Verdict::no; }
 };
 
 // Adds what the scenario says of itself; `timer` is the one that its times come from.

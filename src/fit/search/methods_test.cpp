@@ -195,6 +195,31 @@ TEST(Methods, RowsAreAnswers) {
   }
 }
 
+// The first row's by itself, and of a pipeline the stage's whose figures the row has.
+TEST(Methods, AStepOverTimePeaksAsItsRow) {
+  FitQuestion question = pipelined_question();
+  EXPECT_FALSE(choose_method(question, 4)->first_step);
+  question.timeline = true;
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  ASSERT_TRUE(chosen->first_step);
+  const Timeline& first = chosen->first_step->timeline;
+  EXPECT_EQ(first.points.at(first.peak).bytes.allocated(), chosen->rows.front().peak_allocated);
+  const auto scenario = resolve(question);
+  ASSERT_TRUE(scenario);
+  std::set<int64_t> stages;
+  for (const MethodRow& row : chosen->rows) {
+    if (row.stages == 1) continue;
+    stages.insert(row.stage);
+    const auto step = step_over_time(*scenario, row);
+    ASSERT_TRUE(step) << step.error().to_string();
+    const Timeline& timeline = step->timeline;
+    EXPECT_EQ(timeline.points.at(timeline.peak).bytes.allocated(), row.peak_allocated) << row.flags;
+  }
+  ASSERT_FALSE(stages.empty());
+  EXPECT_GT(*stages.rbegin(), 0);
+}
+
 TEST(Methods, OfThoseThatFitTheFastestComesFirst) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen);

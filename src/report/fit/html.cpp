@@ -1,8 +1,8 @@
 #include "report/fit/html.h"
 
 #include <algorithm>
-#include <map>
 
+#include "report/fit/step_section.h"
 #include "report/fit/words.h"
 #include "report/page/charts.h"
 #include "report/run_cost.h"
@@ -12,10 +12,6 @@ namespace headroom::report {
 namespace {
 
 using fit::Component;
-
-Limit device_limit(const fit::FitAnswer& answer) {
-  return {answer.device.name + " offers", answer.device.offered};
-}
 
 std::string verdict_title(fit::Verdict verdict) {
   switch (verdict) {
@@ -71,73 +67,6 @@ Section answer_section(const fit::FitAnswer& answer) {
   return {"answer", "", html, std::string(fit::name_of(answer.verdict))};
 }
 
-// The columns of the step chart: allocated by component, then what is cached, then the context.
-StepChart step_columns(const fit::FitAnswer& answer) {
-  const fit::Timeline& timeline = answer.timeline;
-  StepChart chart;
-  std::vector<Bytes> allocated;
-  allocated.reserve(timeline.points.size());
-  for (const fit::TimelinePoint& point : timeline.points) {
-    allocated.push_back(point.bytes.allocated());
-  }
-  const std::vector<size_t> kept = thin_out(allocated, timeline.peak, kStepChartPoints);
-  std::map<uint32_t, int64_t> renumbered;
-  const auto label = [&](uint32_t index) {
-    const auto [entry, fresh] =
-        renumbered.emplace(index, static_cast<int64_t>(chart.labels.size()));
-    if (fresh) {
-      chart.labels.push_back(index < timeline.labels.size() ? timeline.labels[index] : "");
-    }
-    return entry->second;
-  };
-  for (size_t i = 0; i < fit::kComponentCount; ++i) {
-    const auto component = static_cast<Component>(i);
-    StepSeries series{
-        std::string(fit::name_of(component)), std::string(fit::label_of(component)), {}};
-    for (const size_t at : kept) {
-      const fit::TimelinePoint& point = timeline.points[at];
-      Bytes bytes = point.bytes.bytes[i];
-      if (component == Component::cached_unused) {
-        bytes = std::max(Bytes(0), point.reserved - allocated[at]);
-      } else if (component == Component::context) {
-        bytes = answer.memory.breakdown[Component::context];
-      }
-      series.bytes.push_back(bytes);
-    }
-    const bool there = std::any_of(series.bytes.begin(), series.bytes.end(),
-                                   [](Bytes bytes) { return bytes.count > 0; });
-    if (there) chart.series.push_back(std::move(series));
-  }
-  for (size_t i = 0; i < kept.size(); ++i) {
-    const fit::TimelinePoint& point = timeline.points[kept[i]];
-    chart.event.push_back(point.event);
-    chart.phase.push_back(label(point.phase));
-    chart.module.push_back(label(point.module));
-    chart.op.push_back(label(point.op));
-    chart.allocated.push_back(allocated[kept[i]]);
-    if (kept[i] == timeline.peak) chart.peak = i;
-  }
-  return chart;
-}
-
-Section step_section(const fit::FitAnswer& answer) {
-  StepChart chart = step_columns(answer);
-  chart.limit = device_limit(answer);
-  chart.limit.label += " " + format_bytes(answer.device.offered);
-  chart.description = "Memory over one training step, stacked by what it is. The peak, " +
-                      format_bytes(answer.memory.peak_allocated) + " allocated, is in " +
-                      place_words(answer.memory.peak_at) + ".";
-  std::vector<Part> parts;
-  parts.reserve(chart.series.size());
-  for (const StepSeries& series : chart.series) parts.push_back({series.key, series.label, {}});
-  Html html;
-  html.raw(
-      "<p class=\"lead\">One training step, allocation by allocation. Point at it, or use the ");
-  html.raw("arrow keys, to read what is alive and which operator runs; P goes to the peak.</p>\n");
-  html.add(step_chart(chart)).add(legend(parts));
-  return {"step", "Memory over the step", html, ""};
-}
-
 void component_row(Html& html, const fit::MemoryFigures& memory, Component component, Bytes whole) {
   const Bytes bytes = memory.breakdown[component];
   if (bytes.count == 0) return;
@@ -174,7 +103,7 @@ Section breakdown_section(const fit::FitAnswer& answer) {
   }
   Html html;
   html.raw("<p class=\"lead\">The peak is in ").text(place_words(memory.peak_at)).raw(". ");
-  html.text(memory.peak_at.why).raw("</p>\n").add(stacked_bar(parts, device_limit(answer)));
+  html.text(memory.peak_at.why).raw("</p>\n").add(stacked_bar(parts, device_limit(answer.device)));
   html.raw("<div class=\"split\">\n");
   html.add(component_table(answer, "The transformer and what training adds",
                            {Component::parameters, Component::gathered, Component::communication,
@@ -230,7 +159,7 @@ Section remedies_section(const fit::FitAnswer& answer) {
   html.raw("found by running the model again. The dashed line is what ").text(answer.device.name);
   html.text(" offers (" + format_bytes(answer.device.offered));
   html.raw("; left out where every bar is far below it), the thin line the 90 % interval.</p>\n")
-      .add(limit_bars(bars, device_limit(answer)));
+      .add(limit_bars(bars, device_limit(answer.device)));
   html.raw("<details><summary>How to make each change, and what it costs</summary>");
   html.raw("<div class=\"how\">\n");
   for (const fit::Remedy& remedy : answer.remedies) {
@@ -269,7 +198,7 @@ Section stages_section(const fit::FitAnswer& answer) {
   html.raw(
       "<p class=\"lead\">Each stage of the pipeline on its own devices; all else on this page ");
   html.raw("is of the one that needs most. The dashed line is what a device offers.</p>\n");
-  html.add(limit_bars(bars, device_limit(answer)));
+  html.add(limit_bars(bars, device_limit(answer.device)));
   return {"stages", "The stages of the pipeline", html, ""};
 }
 
@@ -294,7 +223,7 @@ Section moves_section(const fit::FitAnswer& answer) {
   Html html;
   html.raw("<p class=\"lead\">Each bar is the fullest stage of the pipeline with one thing ");
   html.raw("changed, all stages and the step's time predicted again.</p>\n");
-  html.add(limit_bars(bars, device_limit(answer)));
+  html.add(limit_bars(bars, device_limit(answer.device)));
   html.raw("<details><summary>How to make each change</summary><div class=\"how\">\n");
   for (const fit::PipelineMove& move : answer.moves) {
     html.raw("<div><h3>").text(move.title).raw("</h3><p>").text(move.how).raw("</p></div>\n");
@@ -351,7 +280,12 @@ std::vector<Section> fit_sections(const fit::FitAnswer& answer) {
   if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
   if (!answer.stages.empty()) sections.push_back(stages_section(answer));
   if (!answer.moves.empty()) sections.push_back(moves_section(answer));
-  if (!answer.timeline.points.empty()) sections.push_back(step_section(answer));
+  if (!answer.timeline.points.empty()) {
+    sections.push_back(step_section({.timeline = answer.timeline,
+                                     .peak_at = answer.memory.peak_at,
+                                     .breakdown = answer.memory.breakdown,
+                                     .device = answer.device}));
+  }
   sections.push_back(breakdown_section(answer));
   if (!answer.remedies.empty()) sections.push_back(remedies_section(answer));
   sections.push_back(question_section(answer));

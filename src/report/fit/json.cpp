@@ -92,6 +92,17 @@ Json remedy_json(const fit::Remedy& remedy) {
       .set("largest_batch", largest_json(remedy.largest_batch));
 }
 
+template <typename T>
+Json maybe(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json end_json(const fit::Estimate& estimate, double end) {
+  return estimate.has_ends ? Json(end) : Json(nullptr);
+}
+
+}  // namespace
+
 // Columns rather than objects: a step has tens of thousands of points.
 Json timeline_json(const fit::Timeline& timeline) {
   Json columns = Json::object();
@@ -123,17 +134,6 @@ Json timeline_json(const fit::Timeline& timeline) {
       .set("allocated_bytes", std::move(parts));
   return columns;
 }
-
-template <typename T>
-Json maybe(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json end_json(const fit::Estimate& estimate, double end) {
-  return estimate.has_ends ? Json(end) : Json(nullptr);
-}
-
-}  // namespace
 
 Json estimate_json(const fit::Estimate& estimate) {
   return Json::object()

@@ -21,6 +21,7 @@ namespace headroom::report {
 void add_emitted(const std::vector<fit::Emitted>& emitted, text::Json& to);
 [[nodiscard]] text::Json largest_json(const std::optional<fit::Largest>& largest);
 [[nodiscard]] text::Json breakdown_json(const fit::ComponentBytes& bytes);
+[[nodiscard]] text::Json timeline_json(const fit::Timeline& timeline);
 [[nodiscard]] text::Json host_json(const fit::HostFigures& host);
 [[nodiscard]] text::Json device_json(const fit::DeviceMemory& device);
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "report/fit/json.h"
+#include "report/fit/step_section.h"
 #include "report/fit/words.h"
 #include "report/page/charts.h"
 #include "report/page/curve_chart.h"
@@ -215,6 +216,7 @@ Json row_json(const MethodRow& row) {
                                  .set("reserved", name_of(row.reserved_provenance))
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
+  if (row.stages > 1) json.set("stage", row.stage);
   if (row.divides_sequences) json.set("sequence_parallel", true);
   if (!row.schedule.empty()) json.set("pipeline_schedule", row.schedule);
   if (row.host) json.set("host_bytes", host_json(*row.host));
@@ -328,6 +330,7 @@ Json methods_json(const MethodsAnswer& answer) {
                   .set("assumptions", text::json_array(answer.assumptions))
                   .set("searched", searched_json(answer.searched));
   if (answer.cost) json.set("cost", run_cost_json(*answer.cost));
+  if (answer.first_step) json.set("timeline", timeline_json(answer.first_step->timeline));
   add_emitted(answer.emitted, json);
   return json;
 }
@@ -358,6 +361,29 @@ Html legend_of(const std::vector<LimitBar>& bars) {
     }
   }
   return legend(all);
+}
+
+// "on a device of stage 0 of 2, which needs most": what a row's figures are of.
+std::string device_of(const MethodRow& row) {
+  if (row.stages < 2) return "on a device that needs most";
+  return "on a device of stage " + std::to_string(row.stage) + " of " + std::to_string(row.stages) +
+         ", which needs most";
+}
+
+// The step of the first row.
+Section first_step_section(const MethodRow& row, const fit::StepOverTime& step,
+                           const fit::DeviceMemory& device) {
+  Section section = step_section({.timeline = step.timeline,
+                                  .peak_at = step.peak_at,
+                                  .breakdown = row.breakdown,
+                                  .device = device});
+  Html html;
+  html.raw("<h3>").words(row.flags).raw("</h3>\n<p class=\"lead\">");
+  html.text(row.verdict == Verdict::no ? "What misses least, " : "The one to begin with, ");
+  html.text(device_of(row) + ". The peak, " + format_bytes(row.peak_allocated) +
+            " allocated, is in " + place_words(step.peak_at) + ". " + step.peak_at.why + ".");
+  section.body = html.raw("</p>\n").add(section.body);
+  return section;
 }
 
 // "1.21 s a step"
@@ -402,8 +428,12 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   for (const std::string& remark : remarks(answer)) {
     details.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }
-  std::vector<Section> sections{{"answer", "", head, std::string(fit::name_of(verdict))},
-                                {"methods", "Methods", body, ""}};
+  std::vector<Section> sections{{"answer", "", head, std::string(fit::name_of(verdict))}};
+  // Before the methods, which may be many.
+  if (answer.first_step) {
+    sections.push_back(first_step_section(answer.rows.front(), *answer.first_step, answer.device));
+  }
+  sections.push_back({"methods", "Methods", body, ""});
   if (answer.cost) sections.push_back(run_cost_section(*answer.cost));
   sections.push_back({"figures", "Figures", details, ""});
   return sections;
