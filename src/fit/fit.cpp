@@ -274,7 +274,9 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   } else {
     answer.notes.push_back("no step time: " + time.error().message);
   }
-  if (scenario.question.megatron && answer.time) answer.notes.emplace_back(kMegatronTimes);
+  if (scenario.question.megatron && answer.time) {
+    answer.notes.push_back(megatron_time_note(timer, scenario));
+  }
   const bool has_host = scenario.question.division == Division::fsdp1;
   if (answer.time && is_divided(scenario.question) && !has_host && !scenario.question.megatron) {
     answer.notes.emplace_back(
@@ -322,6 +324,12 @@ Result<void> check_imbalance(const FitQuestion& question) {
   if (!question.given.contains("expert-imbalance")) return {};
   if (question.expert_ranks > 1) return {};
   if (question.megatron && question.megatron->routes_among_ranks()) return {};
+  if (question.megatron && question.megatron->stage.model.fills_capacity) {
+    return contradiction("expert-imbalance",
+                         "each expert gets as many tokens as it has room for "
+                         "(--moe-pad-expert-input-to-capacity)",
+                         "leave one of them out");
+  }
   return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
                        "leave it out, or divide the experts among ranks: --method fsdp2:M,ep:N");
 }

@@ -73,6 +73,8 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.experts_per_token = from.experts_per_token;
   m.expert_inner = from.expert_ffn;
   m.grouped_experts = from.grouped_experts && !from.local;  // SequentialMLP there, in any case
+  m.expert_capacity = from.expert_capacity.value_or(0);
+  m.fills_capacity = from.fills_capacity;
   m.shared_inner = from.shared_expert_ffn;
   m.shared_gate = from.shared_expert_gate;
   m.local = from.local;
@@ -289,6 +291,8 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
     add("num-experts", words(m.experts));
     add("expert-model-parallel-size", words(r.expert));
     add("expert-tensor-parallel-size", words(r.expert_tensor));
+    if (m.expert_capacity > 0) add("moe-expert-capacity-factor", number_words(m.expert_capacity));
+    if (m.fills_capacity) flag("moe-pad-expert-input-to-capacity", true);
   }
   if (setting.routes_among_ranks()) {
     settings.push_back({"expert-imbalance", imbalance_words(question.expert_imbalance),
@@ -334,6 +338,11 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
         "; what a real router gives a rank varies from step to step, and activations "
         "with it (--expert-imbalance)");
   }
+  if (question.megatron->stage.model.fills_capacity) {
+    notes.emplace_back(
+        "each expert gets as many tokens as it has room for, whatever the router does "
+        "(--moe-pad-expert-input-to-capacity): imbalance plays no part");
+  }
   if (question.megatron->stage.model.fp8.is_on()) {
     notes.emplace_back(
         "what Transformer Engine keeps in FP8 is as its source has it; of the runs in FP8 whose "
@@ -346,6 +355,21 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
       " here, 0.5 to 0.7 GB each by others' figures); Megatron-LM's own counters were at hand, "
       "nvidia-smi's were not");
   return notes;
+}
+
+std::string megatron_time_note(const StepTimer& timer, const Scenario& scenario) {
+  const timing::InStep* residual = timer.residual_of(scenario.question);
+  if (residual == nullptr) return "what a step takes beyond its kernels is not known";
+  if (!residual->whole_steps) return "the step time is calibrated by " + residual->source;
+  const timing::WholeSteps& steps = *residual->whole_steps;
+  std::string note = "the step time and its interval are calibrated on " + words(steps.learned) +
+                     " published steps of Megatron-LM; held out were " + words(steps.aside) +
+                     " of other models, of which " + words(steps.inside) +
+                     " are inside their interval (docs/measurements/2026-11-29-megatron-times)";
+  if (residual->is_learned_on(scenario.device->name)) return note;
+  return note + "; of " + scenario.device->name +
+         " too few were at hand, and there the interval is as wide as the worst error on such a "
+         "device";
 }
 
 Result<int64_t> megatron_parameters(const MegatronSetting& setting) {
