@@ -203,6 +203,11 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
   EXPECT_EQ(division_words(question), ",fsdp2:1,cp:8");
   ASSERT_TRUE(question.set("seq", "4095"));
   EXPECT_EQ(part_of_sequence(question), 512);
+  ASSERT_TRUE(question.set("method", "fsdp2:1,pp:4"));
+  EXPECT_EQ(devices_of(question), 4);
+  EXPECT_EQ(division_words(question), ",fsdp2:1,pp:4");
+  ASSERT_TRUE(question.set("method", "fsdp2:1,tp:4"));
+  EXPECT_EQ(division_words(question), ",fsdp2:1,tp:4");
   ASSERT_TRUE(question.set("method", "fsdp2:8,replicate:2,ep:4"));
   EXPECT_EQ(question.expert_ranks, 4);
   EXPECT_EQ(devices_of(question), 16);
@@ -217,6 +222,7 @@ TEST(FitQuestion, AMethodMayBeDividedAmongGpus) {
                             "fsdp1:",
                             "fsdp1:0",
                             "fsdp2:1",
+                            "fsdp2:1,replicate:2,pp:2",
                             "fsdp2:65537",
                             "fsdp1:2x",
                             "fsdp1:2,fsdp1:2",

@@ -1,6 +1,7 @@
 #include "step/fsdp2.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -41,11 +42,11 @@ struct Unit;
 // A module on which fully_shard was called last, around its units, which share what is here: one of
 // each chunk of the model.
 struct Root {
-  std::vector<Unit*> units;  // in PyTorch's order, the root's own first
-  std::vector<Unit*> order;  // of forwards
-  Tensor copied;             // the buffer whose copies were made last in forward
-  Tensor reduced;            // the input of the latest reduction
-  uint32_t reduction = 0;    // the collective that takes it
+  std::vector<Unit*> units;           // in PyTorch's order, the root's own first
+  std::vector<Unit*> order;           // of forwards
+  Tensor copied;                      // the buffer whose copies were made last in forward
+  Tensor reduced;                     // the input of the latest reduction
+  std::optional<uint32_t> reduction;  // the collective that takes it; nothing of one rank alone
 };
 
 struct Unit {
@@ -165,13 +166,17 @@ class Fsdp2 final : public ShardedMethod {
   }
 
  private:
+  void await_reduction(const Root& root) {
+    if (root.reduced && root.reduction) recorder_.await(*root.reduction);
+  }
+
   // All that was reduced is there, and nothing waits for a backward pass. Another chunk may be
   // being gathered meanwhile.
   void settle() {
     if (roots_.size() == 1) {
       recorder_.await_all();
-    } else if (current_->reduced) {
-      recorder_.await(current_->reduction);
+    } else {
+      await_reduction(*current_);
     }
     current_->order.clear();
     std::erase_if(watches_,
@@ -412,7 +417,7 @@ class Fsdp2 final : public ShardedMethod {
     }
     if (reduces_ || !options_.in_pipeline) let_go(unit);
     if (!reduces_) return widen(with_gradient);
-    if (unit.root->reduced) recorder_.await(unit.root->reduction);
+    await_reduction(*unit.root);
     unit.root->reduced = Tensor();
     if (!with_gradient.empty()) reduce(unit, with_gradient, share, options_.reduce.value_or(type));
   }
@@ -474,6 +479,7 @@ class Fsdp2 final : public ShardedMethod {
       output = eager_.empty({share}, type);
     }
     if (unit.ranks == 1) {
+      unit.root->reduction.reset();
       divide_own(output);
     } else {
       unit.root->reduction = recorder_.begin_collective(

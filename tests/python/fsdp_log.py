@@ -161,6 +161,9 @@ def sharded_stage(case, log):
         for layer in part.model.layers:
             fully_shard(layer, **wrap)
         fully_shard(part, **wrap)
+        for module in part.modules():
+            if case["ranks"] == 1 and isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)  # as torchtitan does, which makes a block of one rank's alone
     steps = PipelineSteps(modules, options, config, "cpu", mesh["pp"].get_group())
     return modules, config, functools.partial(one_step_of_stages, steps, options, log)
 

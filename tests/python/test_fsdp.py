@@ -120,6 +120,9 @@ CASES |= {f"2-{schedule}-stage{stage}": {**CASES[f"2-interleaved-2-stage{stage}"
 CASES["2-interleaved-lora"] = {**CASES["2-interleaved-2-stage1"], "lora_rank": 4, "lora_targets": ["q_proj", "v_proj"]}
 CASES["2-interleaved-non_reentrant"] = {**CASES["2-interleaved-2-stage0"], "checkpointing": "non_reentrant"}
 CASES["2-interleaved-reduced-in-float32"] = {**CASES["2-interleaved-5-stage1"], "fsdp_compute": "bf16", "fsdp_reduce": "fp32"}
+# One rank alone in a stage copies its own, as torchtitan's pipelines have it that shard nothing.
+CASES |= {f"{name}-alone": {**CASES[name], "ranks": 1}
+          for name in ("2-1f1b-stage0", "2-1f1b-reduced-in-float32", "2-interleaved-2-stage1", "2-zbv-stage0", "2-interleaved-non_reentrant")}
 
 
 @functools.lru_cache

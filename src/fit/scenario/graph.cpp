@@ -30,7 +30,7 @@ namespace {
 // Float8Handler: dp_shard_enabled).
 step::Float8Gathers float8_gathers(const FitQuestion& q) {
   if (q.float8 == Float8::rowwise) return {.weights = false, .sequences = false};
-  return {.weights = q.ranks > 1 || q.context_ranks == 1};
+  return {.weights = q.ranks > 1 || q.division != Division::fsdp2};
 }
 
 // Kernels are patched into the modules before the model is made.

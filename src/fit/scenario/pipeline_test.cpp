@@ -267,6 +267,19 @@ TEST(PipelineScenario, ChunksMayBeShared) {
   EXPECT_LT(peak("fsdp2:4,pp:4", "zero-bubble"), peak("pp:4", "zero-bubble"));
 }
 
+// One rank's own share is copied to be used; nothing is sent for it, and micro-batches are alike.
+TEST(PipelineScenario, AStageMayBeShardedAmongOneRank) {
+  for (const std::string parts : {"", ",vpp:2"}) {
+    const FitAnswer alone = answer_of(question_of("fsdp2:1,pp:2" + parts));
+    EXPECT_TRUE(alone.time.has_value()) << parts;
+    EXPECT_GT(alone.memory.breakdown[Component::gathered].count, 0);
+    EXPECT_GT(alone.memory.peak_allocated,
+              answer_of(question_of("pp:2" + parts)).memory.peak_allocated);
+    EXPECT_EQ(alone.memory.steady_allocated,
+              answer_of(question_of("pp:2" + parts)).memory.steady_allocated);
+  }
+}
+
 TEST(PipelineScenario, OutputsOfSeveralChunksMayBeKept) {
   for (const char* method : {"pp:2,vpp:2", "fsdp2:2,pp:2,vpp:4"}) {
     FitQuestion question = question_of(method, "1f1b", "4");

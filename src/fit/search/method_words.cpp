@@ -118,8 +118,11 @@ Result<void> set_method(std::string_view words, FitQuestion& question) {
   if (question.division == Division::gemini && read.ranks * read.tensor_ranks == 1) {
     return refuse("method", words, "gemini:N of two GPUs or more, or gemini:1,tp:N");
   }
-  if (question.division == Division::fsdp2 && read.ranks * read.context_ranks == 1) {
-    return refuse("method", words, "fsdp2:N of two GPUs or more, or fsdp2:1,cp:N");
+  const bool shards_alone = read.ranks * read.context_ranks == 1;
+  if (question.division == Division::fsdp2 && shards_alone &&
+      (read.tensor_ranks * read.stages == 1 || read.replicas > 1)) {
+    return refuse("method", words,
+                  "fsdp2:N of two GPUs or more, or fsdp2:1 beside cp:N, tp:N or pp:N");
   }
   if (read.context_ranks > 1 && question.division != Division::fsdp2) {
     return refuse("method", words, "cp:N beside fsdp2:M, which shards among all M times N");
