@@ -145,16 +145,21 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
                          const fit::EmitRequest& request, fit::MethodsAnswer& answer) {
   HEADROOM_ASSIGN(const fit::FitQuestion plain, as_answered(question, gpus, answer.dtype));
   std::optional<fit::FitQuestion> chosen;
+  std::string why;  // of the first none can be written
   for (const fit::MethodRow& row : answer.rows) {
     if (!row.reason.empty()) break;
     const fit::FitQuestion asked = question_of_row(plain, row);
-    const bool is_said = fit::can_be_said(asked, request.kind);
-    if (is_said || !chosen) chosen = asked;
-    if (!is_said) continue;
+    const auto said = fit::check_said(asked, request.kind);
+    if (said || !chosen) chosen = asked;
+    if (!said) {
+      if (&row == &answer.rows.front()) why = said.error().message;
+      continue;
+    }
     if (&row != &answer.rows.front()) {
       answer.notes.push_back(
           request.file + " is of " + row.flags + ", the first in order that such a file says" +
-          (row.verdict == fit::Verdict::yes ? "" : "; it does not fit for sure"));
+          (row.verdict == fit::Verdict::yes ? "" : "; it does not fit for sure") + "; not of " +
+          answer.rows.front().flags + ": " + why);
     }
     break;
   }

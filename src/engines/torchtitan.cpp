@@ -6,6 +6,7 @@
 #include "engines/script_launch.h"
 #include "engines/shell_arguments.h"
 #include "engines/torchtitan_names.h"
+#include "engines/torchtitan_stages.h"
 #include "text/ascii.h"
 #include "text/parse_number.h"
 
@@ -68,17 +69,15 @@ Result<void> read_shards(ShellArguments& in, int64_t world, TrainingSetup& setup
                      " are not the " + std::to_string(world) + " GPUs",
                  in.file(), ""};
   }
-  if (shards == 1 && setup.context_ranks == 1) {
+  if (shards == 1 && setup.context_ranks == 1 && (within == 1 || replicas > 1)) {
     return not_modelled(in, "parallelism.data-parallel-shard-degree", "1",
-                        setup.tensor_ranks > 1 || setup.stages > 1
-                            ? "all GPUs are tensor or pipeline ranks; more GPUs, or without a file "
-                              "--method tp:N --sequence-parallel true"
-                            : "shards among two or more are");
+                        "shards among two or more are, or one rank's alone in a stage");
   }
   setup.sharing = Sharing::fsdp2;
   if (setup.stages == 1) setup.shards_ends = true;
   setup.replicas = replicas;
-  setup.ranks = std::max<int64_t>(shards, 1);  // 1: not said
+  setup.ranks = std::max<int64_t>(shards, 1);
+  setup.is_counted = shards >= 1;
   return {};
 }
 
@@ -89,25 +88,28 @@ Result<void> read_degree(ShellArguments& in, std::string_view name, int64_t& deg
 }
 
 // Stages of as many layers as embedding and head leave.
-Result<void> read_pipeline(ShellArguments& in, TrainingSetup& setup) {
+Result<void> read_pipeline(ShellArguments& in, const TorchtitanConfig& config,
+                           TrainingSetup& setup) {
   HEADROOM_TRY(read_degree(in, "parallelism.pipeline-parallel-degree", setup.stages));
-  HEADROOM_ASSIGN(const auto schedule, in.words("parallelism.pipeline-parallel-schedule"));
-  HEADROOM_ASSIGN(const auto layers, in.words("parallelism.pipeline-parallel-layers-per-stage"));
+  HEADROOM_ASSIGN(const auto words, in.words("parallelism.pipeline-parallel-schedule"));
+  int64_t each = 0;  // layers of a part
+  HEADROOM_TRY(in.take("parallelism.pipeline-parallel-layers-per-stage", each));
   if (setup.stages == 1) return {};
-  if (schedule) {
-    const auto named =
-        std::ranges::find(torchtitan_schedules(), *schedule, &TorchtitanSchedule::name);
-    if (named == torchtitan_schedules().end()) {
-      return not_modelled(in, "parallelism.pipeline-parallel-schedule", *schedule,
-                          "1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble or "
-                          "DualPipeV");
-    }
-    setup.schedule = named->schedule;
-    setup.stage_chunks = named->chunks;
+  const std::string schedule = words.value_or("1F1B");
+  const auto named = std::ranges::find(torchtitan_schedules(), schedule, &TorchtitanSchedule::name);
+  if (named == torchtitan_schedules().end()) {
+    return not_modelled(in, "parallelism.pipeline-parallel-schedule", schedule,
+                        "1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble or "
+                        "DualPipeV");
   }
-  if (layers) {
-    return not_modelled(in, "parallelism.pipeline-parallel-layers-per-stage", *layers,
-                        "an even share is");
+  setup.schedule = named->schedule;
+  setup.stage_chunks = named->chunks;
+  if (each > 0) {
+    auto chunks = chunks_by_layers(*named, setup.stages, config.layers, each);
+    if (!chunks) {
+      return Error{chunks.error().code, chunks.error().message, in.file(), chunks.error().hint};
+    }
+    setup.stage_chunks = *chunks;
   }
   for (const char* name : {"parallelism.pipeline-parallel-first-stage-less-layers",
                            "parallelism.pipeline-parallel-last-stage-less-layers"}) {
@@ -123,7 +125,7 @@ Result<void> read_division(ShellArguments& in, const TorchtitanConfig& config,
   setup.tensor_ranks = config.tensor_ranks;
   HEADROOM_TRY(read_degree(in, "parallelism.context-parallel-degree", setup.context_ranks));
   HEADROOM_TRY(read_degree(in, "parallelism.tensor-parallel-degree", setup.tensor_ranks));
-  HEADROOM_TRY(read_pipeline(in, setup));
+  HEADROOM_TRY(read_pipeline(in, config, setup));
   HEADROOM_ASSIGN(const auto sequence, in.words("parallelism.enable-sequence-parallel"));
   const bool is_off = in.is_on("parallelism.no-enable-sequence-parallel") ||
                       (sequence && text::lower(*sequence) == "false");
@@ -241,8 +243,7 @@ Result<void> read_step(ShellArguments& in, const TorchtitanConfig& config, Train
   HEADROOM_TRY(in.take("training.global-batch-size", global, -1));
   if (global > 0) {
     const int64_t at_once = setup.ranks * setup.replicas;  // at most kMostDevices
-    // Shards of one rank are said where ranks share sequences, else there are none.
-    const bool is_said = setup.ranks > 1 || setup.context_ranks > 1;
+    const bool is_said = setup.is_counted || setup.context_ranks > 1;
     const bool divides =
         is_said && *setup.batch <= global / at_once && global % (at_once * *setup.batch) == 0;
     if (!divides) {

@@ -28,11 +28,8 @@ namespace headroom::engines {
 Result<TrainingSetup> read_torchtitan(std::string_view content, const std::string& file,
                                       std::optional<int64_t> gpus);
 
-// Whether it has a name for the schedule with so many parts of the model on a rank.
-[[nodiscard]] bool has_torchtitan_schedule(StageSchedule schedule, int64_t chunks);
-
-// The Error names models that torchtitan has a configuration of. REQUIRES: fsdp2; a schedule that
-// it has.
+// REQUIRES: fsdp2. The Error names models that torchtitan has a configuration of, or says what of a
+// pipeline it has no words for.
 Result<std::string> torchtitan_script(const TrainingSetup& setup);
 // What starts it.
 [[nodiscard]] std::string torchtitan_line(const TrainingSetup& setup, const std::string& file);

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace headroom::engines {
 
 namespace {
 
 constexpr auto kConfigs = std::to_array<TorchtitanConfig>({
-    {"llama3", "llama3_8b", "meta-llama/Llama-3.1-8B", 1, 8192, 1, false},
-    {"llama3", "llama3_70b", "meta-llama/Llama-3.1-70B", 8, 8192, 8, true},
-    {"qwen3", "qwen3_0_6b", "Qwen/Qwen3-0.6B", 4, 4096, 1, false},
-    {"qwen3", "qwen3_1_7b", "Qwen/Qwen3-1.7B", 4, 4096, 1, false},
-    {"qwen3", "qwen3_14b", "Qwen/Qwen3-14B", 4, 4096, 1, true},
-    {"qwen3", "qwen3_32b", "Qwen/Qwen3-32B", 2, 4096, 1, true},
+    {"llama3", "llama3_8b", "meta-llama/Llama-3.1-8B", 1, 8192, 1, 32, false},
+    {"llama3", "llama3_70b", "meta-llama/Llama-3.1-70B", 8, 8192, 8, 80, true},
+    {"qwen3", "qwen3_0_6b", "Qwen/Qwen3-0.6B", 4, 4096, 1, 28, false},
+    {"qwen3", "qwen3_1_7b", "Qwen/Qwen3-1.7B", 4, 4096, 1, 28, false},
+    {"qwen3", "qwen3_14b", "Qwen/Qwen3-14B", 4, 4096, 1, 40, true},
+    {"qwen3", "qwen3_32b", "Qwen/Qwen3-32B", 2, 4096, 1, 64, true},
 });
 
 constexpr auto kNotModelled = std::to_array<std::string_view>({
@@ -41,13 +42,15 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "validator.",
 });
 
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+
 constexpr TorchtitanSchedule kSchedules[] = {
-    {"1F1B", StageSchedule::one_forward_one_backward, 1},
-    {"GPipe", StageSchedule::gpipe, 1},
-    {"Interleaved1F1B", StageSchedule::one_forward_one_backward, 2},
-    {"InterleavedZeroBubble", StageSchedule::zero_bubble, 2},
-    {"ZBVZeroBubble", StageSchedule::zero_bubble_v, 2},
-    {"DualPipeV", StageSchedule::dual_pipe_v, 2},
+    {"1F1B", StageSchedule::one_forward_one_backward, 1, 1},
+    {"GPipe", StageSchedule::gpipe, 1, 1},
+    {"Interleaved1F1B", StageSchedule::one_forward_one_backward, 2, kAny},
+    {"InterleavedZeroBubble", StageSchedule::zero_bubble, 2, kAny},
+    {"ZBVZeroBubble", StageSchedule::zero_bubble_v, 2, 2},
+    {"DualPipeV", StageSchedule::dual_pipe_v, 2, 2},
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ struct TorchtitanConfig {
   int64_t batch;
   int64_t sequence;
   int64_t tensor_ranks;
+  int64_t layers;
   bool checkpoints_layers;  // whole ones; else half of the products are kept
 };
 [[nodiscard]] std::span<const TorchtitanConfig> torchtitan_configs();
@@ -28,7 +29,8 @@ struct TorchtitanConfig {
 struct TorchtitanSchedule {
   std::string_view name;
   StageSchedule schedule;
-  int64_t chunks;  // on a rank, where nobody says how many layers each has
+  int64_t chunks;       // on a rank, where nobody says how many layers each has: the fewest
+  int64_t most_chunks;  // where somebody does
 };
 [[nodiscard]] std::span<const TorchtitanSchedule> torchtitan_schedules();
 [[nodiscard]] std::span<const std::string_view> torchtitan_not_modelled();  // switches

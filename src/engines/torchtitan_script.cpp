@@ -1,6 +1,7 @@
 #include "engines/script_launch.h"
 #include "engines/torchtitan.h"
 #include "engines/torchtitan_names.h"
+#include "engines/torchtitan_stages.h"
 #include "text/json.h"
 
 namespace headroom::engines {
@@ -21,24 +22,12 @@ Result<TorchtitanConfig> config_of(const TrainingSetup& setup) {
 
 std::string_view type_of(Half half) { return half == Half::none ? "float32" : "bfloat16"; }
 
-// Its name for them; empty where it has none.
-std::string_view schedule_of(StageSchedule schedule, int64_t chunks) {
-  for (const TorchtitanSchedule& known : torchtitan_schedules()) {
-    if (known.schedule == schedule && known.chunks == chunks) return known.name;
-  }
-  return {};
-}
-
 std::string_view checkpointing_of(const TrainingSetup& setup) {
   if (!setup.checkpoints.value_or(false)) return "none";
   return setup.checkpoints_half_the_products ? "selective" : "full";
 }
 
 }  // namespace
-
-bool has_torchtitan_schedule(StageSchedule schedule, int64_t chunks) {
-  return !schedule_of(schedule, chunks).empty();
-}
 
 Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   HEADROOM_ASSIGN(const TorchtitanConfig config, config_of(setup));
@@ -65,8 +54,12 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   }
   if (setup.stages > 1) {
     add("parallelism.pipeline_parallel_degree", std::to_string(setup.stages));
-    add("parallelism.pipeline_parallel_schedule",
-        std::string(schedule_of(setup.schedule, setup.stage_chunks)));
+    HEADROOM_ASSIGN(const TorchtitanStages stages, torchtitan_stages(setup, config.layers));
+    add("parallelism.pipeline_parallel_schedule", std::string(stages.schedule));
+    if (stages.layers_per_stage) {
+      add("parallelism.pipeline_parallel_layers_per_stage",
+          std::to_string(*stages.layers_per_stage));
+    }
     add("parallelism.pipeline_parallel_microbatch_size", std::to_string(micro_batch));
   }
   if (!setup.reshards.value_or(true)) add("parallelism.fsdp_reshard_after_forward", "never");

@@ -167,10 +167,45 @@ TEST(Torchtitan, SchedulesOfSeveralStagesHaveTwoOnARank) {
   }
 }
 
+// 32 layers, embedding and head; _get_pipeline_metadata's own refusals, too.
+TEST(Torchtitan, LayersOfAPartSayHowManyThereAre) {
+  const auto chunks = [](const std::string& schedule, const std::string& layers) {
+    const auto setup = read_torchtitan(
+        command("--parallelism.pipeline_parallel_degree 2 --loss.num_chunks 1 "
+                "--parallelism.pipeline_parallel_schedule " +
+                schedule + " --parallelism.pipeline_parallel_layers_per_stage " + layers),
+        "run.sh", {});
+    return setup ? setup->stage_chunks : 0;
+  };
+  EXPECT_EQ(chunks("1F1B", "17"), 1);
+  EXPECT_EQ(chunks("1F1B", "33"), 1);
+  EXPECT_EQ(chunks("1F1B", "34"), 0);  // one part for two ranks
+  EXPECT_EQ(chunks("1F1B", "9223372036854775807"), 0);
+  EXPECT_EQ(chunks("1F1B", "9"), 0);  // two parts on a rank
+  EXPECT_EQ(chunks("Interleaved1F1B", "9"), 2);
+  EXPECT_EQ(chunks("Interleaved1F1B", "6"), 3);
+  EXPECT_EQ(chunks("Interleaved1F1B", "5"), 0);  // seven parts
+  EXPECT_EQ(chunks("Interleaved1F1B", "17"), 0);
+  EXPECT_EQ(chunks("InterleavedZeroBubble", "1"), 17);
+  EXPECT_EQ(chunks("ZBVZeroBubble", "9"), 2);
+  EXPECT_EQ(chunks("ZBVZeroBubble", "6"), 0);
+}
+
+// Its own configuration of 70B on a machine: tensor parallel ranks alone.
+TEST(Torchtitan, OneRankMayBeAloneWithItsShare) {
+  for (const auto& [more, config] :
+       {std::pair("", "llama3_70b"),
+        std::pair("--parallelism.pipeline_parallel_degree 8 --loss.num_chunks 1", "llama3_8b")}) {
+    const auto setup = read_torchtitan(command(more, config), "run.sh", {});
+    ASSERT_TRUE(setup) << setup.error().to_string();
+    EXPECT_EQ(setup->ranks, 1);
+    EXPECT_TRUE(setup->is_counted);
+    EXPECT_EQ(setup->tensor_ranks * setup->stages, 8);
+  }
+}
+
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
-  EXPECT_EQ(message_of(command("", "llama3_70b")),
-            "--parallelism.data-parallel-shard-degree 1 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
             "--loss.num-chunks 8 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2 "
@@ -190,7 +225,7 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
             "--parallelism.pipeline-parallel-schedule LoopedBFS is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
                                "--parallelism.pipeline_parallel_layers_per_stage 4")),
-            "--parallelism.pipeline-parallel-layers-per-stage 4 is not modelled");
+            "4 layers a part make 9 parts of the model on 2 ranks, which 1F1B does not take");
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
                                "--parallelism.data_parallel_replicate_degree 8")),
             "--parallelism.data-parallel-shard-degree 1 is not modelled");
@@ -217,6 +252,10 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
         "--parallelism.context_parallel_degree 8 --training.global_batch_size 4",
         "--parallelism.tensor_parallel_degree 2 --parallelism.pipeline_parallel_degree 2 "
         "--training.local_batch_size 8 --loss.num_chunks 1",
+        "--parallelism.pipeline_parallel_degree 8 --loss.num_chunks 1",
+        "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule "
+        "InterleavedZeroBubble --parallelism.pipeline_parallel_layers_per_stage 6 "
+        "--loss.num_chunks 1",
         "--parallelism.data_parallel_replicate_degree 2 --training.max_norm 0.25 --nnodes 4 "
         "--training.global_batch_size 96 --loss.num_chunks 1 --optimizer.implementation foreach"}) {
     auto first = read_torchtitan(command(more), "run.sh", {});
@@ -230,6 +269,8 @@ TEST(Torchtitan, WhatIsWrittenReadsBackTheSame) {
     EXPECT_EQ(again->context_ranks, first->context_ranks);
     EXPECT_EQ(again->tensor_ranks, first->tensor_ranks);
     EXPECT_EQ(again->stages, first->stages);
+    EXPECT_EQ(again->stage_chunks, first->stage_chunks);
+    EXPECT_EQ(again->schedule, first->schedule);
     EXPECT_EQ(again->batch, first->batch);
     EXPECT_EQ(again->grad_accum.value_or(1), first->grad_accum.value_or(1));
     EXPECT_EQ(again->mixed_precision, first->mixed_precision);

@@ -39,7 +39,7 @@ CASES = {
 
 
 # What all of them say of how products and layers are divided, but where they say otherwise.
-UNDIVIDED = {"context": 1, "stages": 1, "schedule": "1F1B", "micro_batch": 1, "sequence_parallel": True}
+UNDIVIDED = {"context": 1, "stages": 1, "schedule": "1F1B", "parts": 1, "micro_batch": 1, "sequence_parallel": True}
 for _, expected in CASES.values():
     expected |= UNDIVIDED
 CASES["divided"] = (
@@ -47,17 +47,23 @@ CASES["divided"] = (
      "--grad-accum", "4", "--seq", "8192", "--mixed-precision", "bf16", "--checkpointing", "full", "--optimizer",
      "adamw-fused", "--clip", "1", "--reduce-dtype", "fp32", "--loss", "hf", "--attention", "sdpa"],
     {**UNDIVIDED, "flavor": "70B", "batch": 8, "global_batch": 16, "seq": 8192, "dtype": "float32", "param": "bfloat16",
-     "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 2, "tensor": 2, "stages": 2,
+     "reduce": "float32", "norm": 1.0, "cuda_graphs": False, "replicas": 1, "shards": 2, "tensor": 2, "stages": 2, "parts": 2,
      "micro_batch": 2, "loop": "fused", "chunks": 1, "checkpointing": "FullAC", "compile": False, "offload": False})
 CASES["two parts a rank"] = (
     [CASES["divided"][0][0], "--method", "fsdp2:2,tp:2,pp:2,vpp:2", *CASES["divided"][0][3:]],
-    {**CASES["divided"][1], "schedule": "Interleaved1F1B"})
-PIPELINES = ["divided", "two parts a rank"]
+    {**CASES["divided"][1], "schedule": "Interleaved1F1B", "parts": 4})
+CASES["three parts a rank"] = (
+    [CASES["divided"][0][0], "--method", "fsdp2:2,tp:2,pp:2,vpp:3", *CASES["divided"][0][3:]],
+    {**CASES["divided"][1], "schedule": "Interleaved1F1B", "parts": 6})
+CASES["nothing shared out"] = (
+    [CASES["divided"][0][0], "--method", "fsdp2:1,tp:2,pp:4", *CASES["divided"][0][3:]],
+    {**CASES["divided"][1], "global_batch": 8, "shards": 1, "stages": 4, "parts": 4})
+PIPELINES = ["divided", "two parts a rank", "three parts a rank", "nothing shared out"]
 # Split backward passes go with neither checkpoints nor compiled layers.
 MIRRORED = ["none" if flag == "full" else flag for flag in CASES["divided"][0]]
 for schedule, name in (("zbv", "ZBVZeroBubble"), ("dualpipev", "DualPipeV")):
     CASES[name] = ([*MIRRORED, "--pipeline-schedule", schedule],
-                   {**CASES["divided"][1], "schedule": name, "checkpointing": None})
+                   {**CASES["divided"][1], "schedule": name, "parts": 4, "checkpointing": None})
     PIPELINES.append(name)
 CASES["shared sequences"] = (
     ["meta-llama/Llama-3.1-8B", "--method", "fsdp2:4,cp:2", "--seq", "65536", "--mixed-precision", "bf16",

@@ -10,6 +10,15 @@ import sys
 import stand_ins
 
 
+def parts_of(config):
+    """How many parts its pipeline cuts the model into; its own checks of the degrees, and of the parts, on eight GPUs."""
+    from torchtitan.distributed.parallel_dims import ParallelDims
+    from torchtitan.distributed.pipeline_parallel import _get_pipeline_metadata
+
+    dims = ParallelDims.from_config(config.parallelism, world_size=8)
+    return _get_pipeline_metadata(dims, config.parallelism, config.model_spec.model)[0] if dims.pp > 1 else 1
+
+
 def parsed(manager, arguments):
     config = manager.parse_args(arguments)
     policy = config.activation_checkpoint
@@ -23,6 +32,7 @@ def parsed(manager, arguments):
         "shards": config.parallelism.data_parallel_shard_degree,
         "tensor": config.parallelism.tensor_parallel_degree, "context": config.parallelism.context_parallel_degree,
         "stages": config.parallelism.pipeline_parallel_degree, "schedule": config.parallelism.pipeline_parallel_schedule,
+        "parts": parts_of(config),
         "micro_batch": config.parallelism.pipeline_parallel_microbatch_size,
         "sequence_parallel": config.parallelism.enable_sequence_parallel,
         "loop": config.optimizer.implementation, "chunks": config.loss.num_chunks,

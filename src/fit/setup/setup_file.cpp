@@ -107,7 +107,8 @@ Result<TrainingSetup> read_setup(std::string_view content, const std::string& fi
 
 // The Trainer divides a batch among what it finds, as DistributedDataParallel does.
 void take_gpus(const BesideSetup& beside, TrainingSetup& setup) {
-  if (beside.gpus && setup.ranks < 2) {
+  const bool is_divided = setup.context_ranks * setup.tensor_ranks * setup.stages > 1;
+  if (beside.gpus && setup.ranks < 2 && !is_divided) {
     setup.ranks = *beside.gpus;
     setup.is_counted = true;
   }
@@ -160,8 +161,10 @@ Result<std::string> method_words(const TrainingSetup& setup, const std::string& 
                    "how to train alone (" + std::string(method.substr(0, method.find(','))) +
                        "), or leave --from out"};
     }
+    const bool is_within = setup.tensor_ranks * setup.stages > 1;
     const bool may_be_alone =
-        (engines::is_zero(setup.sharing) && setup.is_counted) || setup.context_ranks > 1;
+        ((engines::is_zero(setup.sharing) || is_within) && setup.is_counted) ||
+        setup.context_ranks > 1;
     if (setup.ranks < 2 && !may_be_alone) {
       return Error{ErrorCode::bad_input, "says no number of GPUs", file,
                    "--gpus N beside it does; or " + setup.counted_by};
@@ -512,7 +515,7 @@ bool can_be_said(const FitQuestion& question, std::string_view kind) {
   if (is_megatrons || question.megatron) return is_megatrons && question.megatron;
   const bool divides_layers = question.tensor_ranks > 1 || question.stages > 1;
   if (division == Division::gemini || question.expert_ranks > 1) return false;
-  if (kind == "torchtitan") return torchtitan_can_say(question);
+  if (kind == "torchtitan") return static_cast<bool>(check_torchtitan(question));
   if (divides_layers || question.context_ranks > 1) return false;
   if (kind == "deepspeed") return is_zero(division);
   return division != Division::fsdp1 || question.replicas == 1;
@@ -550,13 +553,7 @@ Error unsaid(const FitQuestion& question, const std::string& kind) {
                  "from_pretrained(..., distributed_config=" + distributed_config(question) +
                      "), in transformers' Trainer"};
   }
-  if (kind == "torchtitan") {
-    return Error{
-        ErrorCode::usage, "torchtitan says no such setting", flag,
-        "--method fsdp2:N, with cp:M, with tp:M and --sequence-parallel true, with pp:M (1f1b, "
-        "gpipe, zbv, dualpipev) or pp:M,vpp:2 (1f1b, zero-bubble); "
-        "--checkpointing none, full or selective-every-2; bf16 or fp32"};
-  }
+  if (kind == "torchtitan") return check_torchtitan(question).error();
   if (question.stages > 1) {
     return Error{
         ErrorCode::usage, "a pipeline's stages are made in the script", flag,

@@ -99,17 +99,65 @@ TEST_F(SetupFile, WhatTorchtitanSaysOtherwiseIsNamed) {
             (std::vector<std::string>{"reduce-dtype", "clip", "optimizer", "loss"}));
   asked.model = "openai-community/gpt2";
   EXPECT_FALSE(emit_setup(asked, request));
-  for (const auto& [name, words] : {std::pair{"method", "ddp:8"},
-                                    {"method", "lora,fsdp2:8"},
-                                    {"method", "fsdp2:4,tp:2"},
-                                    {"method", "pp:2"},
-                                    {"checkpointing", "every-2"}}) {
-    FitQuestion other = question_of({{"method", "fsdp2:8"}});
-    other.model = "Qwen/Qwen3-14B";
-    ASSERT_TRUE(other.set(name, words));
-    EXPECT_FALSE(can_be_said(other, "torchtitan")) << words;
-    EXPECT_FALSE(emit_setup(other, request)) << words;
+}
+
+// One line of why, and one of what to ask.
+TEST_F(SetupFile, WhatTorchtitanHasNoWordsForIsSaidWithTheReason) {
+  struct Case {
+    std::string method;
+    std::pair<const char*, const char*> more;
+    const char* message;
+    const char* hint;
+  };
+  for (const auto& [method, more, message, hint] :
+       {Case{"ddp:8", {}, "divides a step by fully_shard", "--method fsdp2:N"},
+        Case{"lora,fsdp2:8", {}, "no argument for adapters", "leave lora out"},
+        Case{"fsdp2:8", {"task", "sequence-classification"}, "not over classes", ""},
+        Case{"fsdp2:4,tp:2", {}, "divide sequences", "--sequence-parallel true"},
+        Case{"pp:2", {}, "fully_shard on one rank, too", "--method fsdp2:1,pp:2"},
+        Case{"tp:2",
+             {},
+             "fully_shard on one rank, too",
+             "--method fsdp2:1,tp:2 --sequence-parallel true"},
+        Case{"fsdp2:8",
+             {"checkpointing", "every-2"},
+             "recomputes nothing, whole layers",
+             "selective-every-2"},
+        Case{"fsdp2:8", {"dtype", "fp16"}, "bf16 or float32", "--dtype bf16"},
+        Case{"fsdp2:2,pp:2", {"loss", "chunked-head"}, "whole logits", "--loss hf"},
+        Case{"fsdp2:2,pp:2", {"pipeline-schedule", "zero-bubble"}, "two parts or more", "vpp:2"},
+        // 40 layers, embedding and head
+        Case{"fsdp2:2,pp:2,vpp:4", {}, "into 8 parts", "pp:2 with vpp:2, vpp:3, vpp:7, vpp:21"}}) {
+    FitQuestion question = question_of({{"method", method.c_str()}});
+    question.model = "Qwen/Qwen3-14B";
+    if (more.first != nullptr) {
+      ASSERT_TRUE(question.set(more.first, more.second));
+    }
+    const auto said = check_said(question, "torchtitan");
+    ASSERT_FALSE(said) << method;
+    EXPECT_NE(said.error().message.find(message), std::string::npos) << said.error().message;
+    EXPECT_NE(said.error().hint.find(hint), std::string::npos) << said.error().hint;
+    EXPECT_FALSE(emit_setup(question, {"torchtitan", folder_ / "run.sh"})) << method;
   }
+}
+
+// Whichever parts a rank has, and where it is alone with its share.
+TEST_F(SetupFile, TorchtitanReadsBackStages) {
+  for (const auto& [method, schedule] : {std::pair("fsdp2:1,pp:8", "1f1b"),
+                                         {"fsdp2:1,pp:4", "gpipe"},
+                                         {"fsdp2:4,pp:2,vpp:3", "1f1b"},
+                                         {"fsdp2:1,pp:2,vpp:7", "zero-bubble"},
+                                         {"fsdp2:2,pp:4", "zbv"}}) {
+    FitQuestion asked =
+        question_of({{"method", method}, {"pipeline-schedule", schedule}, {"loss", "hf"}});
+    asked.model = "Qwen/Qwen3-14B";
+    const FitQuestion read = read_back(asked, "torchtitan");
+    EXPECT_EQ(division_words(read).substr(0, division_words(asked).size()), division_words(asked));
+    EXPECT_EQ(read.schedule, asked.schedule) << method;
+  }
+  FitQuestion tensor = question_of({{"method", "fsdp2:1,tp:8"}, {"sequence-parallel", "true"}});
+  tensor.model = "Qwen/Qwen3-14B";
+  EXPECT_EQ(division_words(read_back(tensor, "torchtitan")), ",fsdp2:1,tp:8");
 }
 
 // Each emitted file, read back, gives the same setting.

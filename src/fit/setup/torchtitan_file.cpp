@@ -1,5 +1,8 @@
 #include "fit/setup/torchtitan_file.h"
 
+#include <optional>
+#include <string>
+
 #include "base/file.h"
 #include "engines/torchtitan.h"
 #include "fit/scenario/scenario.h"
@@ -93,20 +96,63 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   return flags;
 }
 
+// What torchtitan has no words for: why, and what to ask in its place.
+struct Unsaid {
+  std::string why;
+  std::string instead;
+};
+
+std::optional<Unsaid> unsaid_division(const FitQuestion& q) {
+  if (q.division == Division::fsdp2) {
+    if (q.tensor_ranks == 1 || q.sequence_parallel) return std::nullopt;
+    return Unsaid{"torchtitan's tensor parallel ranks are taken to divide sequences, too",
+                  "--sequence-parallel true"};
+  }
+  if (q.division != Division::none || q.tensor_ranks * q.stages == 1) {
+    return Unsaid{"torchtitan divides a step by fully_shard", "--method fsdp2:N"};
+  }
+  return Unsaid{"torchtitan runs fully_shard on one rank, too, which copies its weights",
+                "--method fsdp2:1" + division_words(q) +
+                    (q.tensor_ranks > 1 ? " --sequence-parallel true" : "")};
+}
+
+std::optional<Unsaid> unsaid(const FitQuestion& q) {
+  if (auto reason = unsaid_division(q)) return reason;
+  if (q.method != Method::full) {
+    return Unsaid{
+        "torchtitan has no argument for adapters: a configuration of one's own does "
+        "(components/lora.py)",
+        "leave " + method_word(q) + " out"};
+  }
+  if (q.classifies) {
+    return Unsaid{"torchtitan's models have a head over the vocabulary, not over classes",
+                  "--emit accelerate"};
+  }
+  if (q.mixed_precision == MixedPrecision::fp16 ||
+      (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16)) {
+    return Unsaid{"torchtitan computes in bf16 or float32", "--dtype bf16 or fp32"};
+  }
+  const CheckpointingKind kind = q.checkpointing.kind;
+  if (kind != CheckpointingKind::none && kind != CheckpointingKind::full &&
+      q.checkpointing != kSelective) {
+    return Unsaid{
+        "torchtitan recomputes nothing, whole layers, or all of them but every other product",
+        "--checkpointing none, full or selective-every-2"};
+  }
+  if (q.stages > 1 && !has_whole_logits(q.loss)) {
+    return Unsaid{"beside a pipeline torchtitan's loss is of whole logits", "--loss hf"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-bool torchtitan_can_say(const FitQuestion& q) {
-  const bool is_half = q.mixed_precision == MixedPrecision::fp16 ||
-                       (q.mixed_precision == MixedPrecision::none && q.dtype == Dtype::fp16);
-  const CheckpointingKind kind = q.checkpointing.kind;
-  const bool has_its_plan = q.tensor_ranks == 1 || q.sequence_parallel;
-  const bool has_its_stages =
-      q.stages == 1 || engines::has_torchtitan_schedule(schedule_of(q.schedule), parts_of_stage(q));
-  return q.division == Division::fsdp2 && q.method == Method::full && !q.classifies &&
-         has_its_plan && has_its_stages && (q.stages == 1 || has_whole_logits(q.loss)) &&
-         !is_half &&
-         (kind == CheckpointingKind::none || kind == CheckpointingKind::full ||
-          q.checkpointing == kSelective);
+Result<void> check_torchtitan(const FitQuestion& question) {
+  if (const auto reason = unsaid(question)) {
+    return Error{ErrorCode::usage, reason->why, "--emit torchtitan", reason->instead};
+  }
+  HEADROOM_TRY(engines::torchtitan_script(setup_of(question)));
+  return {};
 }
 
 Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& request) {
