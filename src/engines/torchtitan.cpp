@@ -95,6 +95,10 @@ Result<void> read_pipeline(ShellArguments& in, const TorchtitanConfig& config,
   int64_t each = 0;  // layers of a part
   HEADROOM_TRY(in.take("parallelism.pipeline-parallel-layers-per-stage", each));
   if (setup.stages == 1) return {};
+  if (config.ties_ends) {
+    return not_modelled(in, "parallelism.pipeline-parallel-degree", std::to_string(setup.stages),
+                        "torchtitan refuses it, too, of a model whose head is the embedding");
+  }
   const std::string schedule = words.value_or("1F1B");
   const auto named = std::ranges::find(torchtitan_schedules(), schedule, &TorchtitanSchedule::name);
   if (named == torchtitan_schedules().end()) {

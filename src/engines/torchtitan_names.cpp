@@ -9,12 +9,12 @@ namespace headroom::engines {
 namespace {
 
 constexpr auto kConfigs = std::to_array<TorchtitanConfig>({
-    {"llama3", "llama3_8b", "meta-llama/Llama-3.1-8B", 1, 8192, 1, 32, false},
-    {"llama3", "llama3_70b", "meta-llama/Llama-3.1-70B", 8, 8192, 8, 80, true},
-    {"qwen3", "qwen3_0_6b", "Qwen/Qwen3-0.6B", 4, 4096, 1, 28, false},
-    {"qwen3", "qwen3_1_7b", "Qwen/Qwen3-1.7B", 4, 4096, 1, 28, false},
-    {"qwen3", "qwen3_14b", "Qwen/Qwen3-14B", 4, 4096, 1, 40, true},
-    {"qwen3", "qwen3_32b", "Qwen/Qwen3-32B", 2, 4096, 1, 64, true},
+    {"llama3", "llama3_8b", "meta-llama/Llama-3.1-8B", 1, 8192, 1, 32, false, false},
+    {"llama3", "llama3_70b", "meta-llama/Llama-3.1-70B", 8, 8192, 8, 80, false, true},
+    {"qwen3", "qwen3_0_6b", "Qwen/Qwen3-0.6B", 4, 4096, 1, 28, true, false},
+    {"qwen3", "qwen3_1_7b", "Qwen/Qwen3-1.7B", 4, 4096, 1, 28, true, false},
+    {"qwen3", "qwen3_14b", "Qwen/Qwen3-14B", 4, 4096, 1, 40, false, true},
+    {"qwen3", "qwen3_32b", "Qwen/Qwen3-32B", 2, 4096, 1, 64, false, true},
 });
 
 constexpr auto kNotModelled = std::to_array<std::string_view>({

@@ -22,6 +22,7 @@ struct TorchtitanConfig {
   int64_t sequence;
   int64_t tensor_ranks;
   int64_t layers;
+  bool ties_ends;           // the head is the embedding, which torchtitan's pipelines refuse
   bool checkpoints_layers;  // whole ones; else half of the products are kept
 };
 [[nodiscard]] std::span<const TorchtitanConfig> torchtitan_configs();

@@ -54,7 +54,7 @@ Result<std::string> torchtitan_script(const TrainingSetup& setup) {
   }
   if (setup.stages > 1) {
     add("parallelism.pipeline_parallel_degree", std::to_string(setup.stages));
-    HEADROOM_ASSIGN(const TorchtitanStages stages, torchtitan_stages(setup, config.layers));
+    HEADROOM_ASSIGN(const TorchtitanStages stages, torchtitan_stages(setup, config));
     add("parallelism.pipeline_parallel_schedule", std::string(stages.schedule));
     if (stages.layers_per_stage) {
       add("parallelism.pipeline_parallel_layers_per_stage",

@@ -34,7 +34,13 @@ Error refuse(const std::string& what, const std::string& hint) {
 
 }  // namespace
 
-Result<TorchtitanStages> torchtitan_stages(const TrainingSetup& setup, int64_t layers) {
+Result<TorchtitanStages> torchtitan_stages(const TrainingSetup& setup,
+                                           const TorchtitanConfig& config) {
+  if (config.ties_ends) {
+    return refuse("torchtitan's pipelines refuse a model whose head is the embedding",
+                  "--method fsdp2:N");
+  }
+  const int64_t layers = config.layers;
   const TorchtitanSchedule* of_others = nullptr;  // the schedule, with other parts on a rank
   for (const TorchtitanSchedule& known : torchtitan_schedules()) {
     if (known.schedule != setup.schedule) continue;

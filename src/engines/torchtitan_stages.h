@@ -3,7 +3,8 @@
 // layers each part has. Embedding and head count as one layer each; what is left over is the first
 // parts'.
 //
-// Source: torchtitan/distributed/pipeline_parallel.py, _get_pipeline_metadata.
+// Sources: torchtitan/distributed/pipeline_parallel.py, _get_pipeline_metadata;
+// models/common/decoder.py, update_from_config.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,10 @@ struct TorchtitanStages {
   std::optional<int64_t> layers_per_stage;  // nothing where the schedule's own number of parts is
 };
 
-// Of a model with so many layers. The Error says why it has no words for the setup's pipeline.
+// Of a model of its registry. The Error says why it has no words for the setup's pipeline.
 // REQUIRES: setup.stages > 1.
-Result<TorchtitanStages> torchtitan_stages(const TrainingSetup& setup, int64_t layers);
+Result<TorchtitanStages> torchtitan_stages(const TrainingSetup& setup,
+                                           const TorchtitanConfig& config);
 
 // How many parts a rank has, by how many layers each has. The Error is torchtitan's own.
 Result<int64_t> chunks_by_layers(const TorchtitanSchedule& schedule, int64_t stages, int64_t layers,

@@ -226,6 +226,9 @@ TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
                                "--parallelism.pipeline_parallel_layers_per_stage 4")),
             "4 layers a part make 9 parts of the model on 2 ranks, which 1F1B does not take");
+  EXPECT_EQ(message_of("torchrun --nproc_per_node 8 -m torchtitan.train --module qwen3 --config "
+                       "qwen3_0_6b --parallelism.pipeline_parallel_degree 2 --loss.num_chunks 1"),
+            "--parallelism.pipeline-parallel-degree 2 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.data_parallel_shard_degree 1 "
                                "--parallelism.data_parallel_replicate_degree 8")),
             "--parallelism.data-parallel-shard-degree 1 is not modelled");

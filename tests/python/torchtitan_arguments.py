@@ -21,6 +21,7 @@ def parts_of(config):
 
 def parsed(manager, arguments):
     config = manager.parse_args(arguments)
+    config.model_spec.model.update_from_config(config=config)  # which refuses what the model cannot do
     policy = config.activation_checkpoint
     return {
         "flavor": config.model_spec.flavor,

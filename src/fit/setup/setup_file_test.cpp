@@ -114,11 +114,7 @@ TEST_F(SetupFile, WhatTorchtitanHasNoWordsForIsSaidWithTheReason) {
         Case{"lora,fsdp2:8", {}, "no argument for adapters", "leave lora out"},
         Case{"fsdp2:8", {"task", "sequence-classification"}, "not over classes", ""},
         Case{"fsdp2:4,tp:2", {}, "divide sequences", "--sequence-parallel true"},
-        Case{"pp:2", {}, "fully_shard on one rank, too", "--method fsdp2:1,pp:2"},
-        Case{"tp:2",
-             {},
-             "fully_shard on one rank, too",
-             "--method fsdp2:1,tp:2 --sequence-parallel true"},
+        Case{"tp:2", {}, "divide sequences", "--sequence-parallel true"},
         Case{"fsdp2:8",
              {"checkpointing", "every-2"},
              "recomputes nothing, whole layers",
@@ -139,6 +135,28 @@ TEST_F(SetupFile, WhatTorchtitanHasNoWordsForIsSaidWithTheReason) {
     EXPECT_NE(said.error().hint.find(hint), std::string::npos) << said.error().hint;
     EXPECT_FALSE(emit_setup(question, {"torchtitan", folder_ / "run.sh"})) << method;
   }
+}
+
+// Whose head is the embedding; torchtitan's models/common/decoder.py refuses it.
+TEST_F(SetupFile, TorchtitanHasNoStagesOfATiedModel) {
+  FitQuestion asked = question_of({{"method", "fsdp2:2,pp:2"}, {"loss", "hf"}});
+  asked.model = "Qwen/Qwen3-0.6B";
+  const auto said = check_said(asked, "torchtitan");
+  ASSERT_FALSE(said);
+  EXPECT_NE(said.error().message.find("whose head is the embedding"), std::string::npos);
+  ASSERT_TRUE(asked.set("method", "fsdp2:4"));
+  EXPECT_TRUE(check_said(asked, "torchtitan"));
+}
+
+// Stages that share nothing out are fully_shard's of one rank, and a note says so.
+TEST_F(SetupFile, TorchtitanRunsFullyShardOnOneRank) {
+  FitQuestion asked = question_of({{"method", "pp:4"}, {"loss", "hf"}});
+  asked.model = "Qwen/Qwen3-14B";
+  EXPECT_EQ(division_words(read_back(asked, "torchtitan")), ",fsdp2:1,pp:4");
+  const auto emitted = emit_setup(asked, {"torchtitan", folder_ / "run.sh"});
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  ASSERT_EQ(emitted->notes.size(), 1U);
+  EXPECT_NE(emitted->notes[0].find("--method fsdp2:1,pp:4"), std::string::npos);
 }
 
 // Whichever parts a rank has, and where it is alone with its share.

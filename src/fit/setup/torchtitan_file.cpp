@@ -96,6 +96,12 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   return flags;
 }
 
+// Stages or tensor parallel ranks, and nothing shared out: torchtitan calls fully_shard all the
+// same (models/llama3/parallelize.py), on one rank.
+bool becomes_fully_shard(const FitQuestion& q) {
+  return q.division == Division::none && q.tensor_ranks * q.stages > 1;
+}
+
 // What torchtitan has no words for: why, and what to ask in its place.
 struct Unsaid {
   std::string why;
@@ -103,17 +109,12 @@ struct Unsaid {
 };
 
 std::optional<Unsaid> unsaid_division(const FitQuestion& q) {
-  if (q.division == Division::fsdp2) {
-    if (q.tensor_ranks == 1 || q.sequence_parallel) return std::nullopt;
-    return Unsaid{"torchtitan's tensor parallel ranks are taken to divide sequences, too",
-                  "--sequence-parallel true"};
-  }
-  if (q.division != Division::none || q.tensor_ranks * q.stages == 1) {
+  if (q.division != Division::fsdp2 && !becomes_fully_shard(q)) {
     return Unsaid{"torchtitan divides a step by fully_shard", "--method fsdp2:N"};
   }
-  return Unsaid{"torchtitan runs fully_shard on one rank, too, which copies its weights",
-                "--method fsdp2:1" + division_words(q) +
-                    (q.tensor_ranks > 1 ? " --sequence-parallel true" : "")};
+  if (q.tensor_ranks == 1 || q.sequence_parallel) return std::nullopt;
+  return Unsaid{"torchtitan's tensor parallel ranks are taken to divide sequences, too",
+                "--sequence-parallel true"};
 }
 
 std::optional<Unsaid> unsaid(const FitQuestion& q) {
@@ -165,6 +166,12 @@ Result<Emitted> emit_torchtitan(const FitQuestion& question, const EmitRequest& 
   emitted.by_hand = by_hand(question);
   if (!shards_ends(question) && question.stages == 1) {
     emitted.notes.push_back(request.kind + std::string(kShardsEnds));
+  }
+  if (becomes_fully_shard(question)) {
+    emitted.notes.push_back(
+        "torchtitan runs fully_shard on one rank, too, which copies its weights to use them: "
+        "--method fsdp2:1" +
+        division_words(question));
   }
   if (question.allocator == kPlannedAllocator) emitted.notes.emplace_back(kNoPlan);
   HEADROOM_TRY(write_file_atomic(request.file, script));
