@@ -245,14 +245,14 @@ Result<void> read_shared_expert(ShellArguments& in, MegatronArguments& a) {
   return {};
 }
 
-// TransformerConfig: below 0 there is none, and what is filled up has to have one. Which tokens are
-// dropped is no matter of how many (--moe-token-drop-policy).
+// TransformerConfig: below 0 there is none, and what is filled up has to have one.
 Result<void> read_capacity(ShellArguments& in, MegatronArguments& a) {
   a.fills_capacity = in.is_on("moe-pad-expert-input-to-capacity");
   HEADROOM_ASSIGN(const auto policy, in.words("moe-token-drop-policy"));
-  if (policy && *policy != "probs" && *policy != "position") {
+  a.drops_by = policy.value_or(a.drops_by);
+  if (a.drops_by != "probs" && a.drops_by != "position") {
     return Error{ErrorCode::bad_input,
-                 "--moe-token-drop-policy " + policy->substr(0, 60) + " is none", in.file(),
+                 "--moe-token-drop-policy " + a.drops_by.substr(0, 60) + " is none", in.file(),
                  "probs or position"};
   }
   HEADROOM_ASSIGN(const auto words, in.words("moe-expert-capacity-factor"));

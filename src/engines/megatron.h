@@ -65,6 +65,7 @@ struct MegatronArguments {
   // (--moe-pad-expert-input-to-capacity).
   std::optional<double> expert_capacity;
   bool fills_capacity = false;
+  std::string drops_by = "probs";  // or position: which tokens, and no matter of how many
   int64_t expert_ranks = 1;
   int64_t expert_tensor_ranks = 1;
   double hidden_dropout = 0.1;

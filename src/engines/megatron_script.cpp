@@ -111,6 +111,7 @@ std::string model_arguments(const MegatronArguments& a) {
     to.add("moe-token-dispatcher-type", std::string(a.sends_tokens ? "alltoall" : "allgather"));
     if (a.expert_capacity) to.add("moe-expert-capacity-factor", *a.expert_capacity);
     to.flag("moe-pad-expert-input-to-capacity", a.fills_capacity);
+    if (a.drops_by != "probs") to.add("moe-token-drop-policy", a.drops_by);
   }
   to.add("hidden-dropout", a.hidden_dropout);
   to.add("attention-dropout", a.attention_dropout);

@@ -23,6 +23,9 @@ CASES = {
     "experts": "--bf16 --disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 --moe-grouped-gemm "
                "--moe-token-dispatcher-type alltoall --expert-tensor-parallel-size 1 --recompute-granularity full "
                "--recompute-method uniform --recompute-num-layers 1 --grad-reduce-in-bf16",
+    "capacity": "--bf16 --disable-bias-linear --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
+                "--moe-token-dispatcher-type alltoall --moe-expert-capacity-factor 1.5 "
+                "--moe-pad-expert-input-to-capacity --moe-token-drop-policy position",
     "latent": "--fp16 --multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "
               "--qk-pos-emb-head-dim 16 --v-head-dim 32 --qk-layernorm --position-embedding-type rope "
               "--no-rope-fusion --accumulate-allreduce-grads-in-fp32 --recompute-granularity selective "
@@ -36,6 +39,7 @@ CASES = {
 NAMED = {
     "meta-llama/Llama-3.1-8B": ("tp:4,pp:2,vpp:2,cp:2,distopt", "4 2 2 2 1 1 True"),
     "mistralai/Mixtral-8x7B-v0.1": ("pp:4,vpp:2,ep:4,dp:4,distopt", "1 4 2 1 4 4 True"),
+    "Qwen/Qwen3-14B": ("tp:4,pp:2,dp:2,fp8,distopt", "4 2 None 1 1 2 True"),
     "openai-community/gpt2": ("tp:2,pp:2,dp:4", "2 2 None 1 1 4 False"),
 }
 # What a config.json says nothing of.
