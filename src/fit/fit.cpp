@@ -274,7 +274,9 @@ Result<void> add_time(const Scenario& scenario, const step::StepTrace& trace,
   } else {
     answer.notes.push_back("no step time: " + time.error().message);
   }
-  if (scenario.question.megatron && answer.time) answer.notes.emplace_back(kMegatronTimes);
+  if (scenario.question.megatron && answer.time) {
+    answer.notes.push_back(megatron_time_note(timer, scenario));
+  }
   const bool has_host = scenario.question.division == Division::fsdp1;
   if (answer.time && is_divided(scenario.question) && !has_host && !scenario.question.megatron) {
     answer.notes.emplace_back(

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "text/json_parts.h"
 #include "text/number.h"
 #include "text/paragraph.h"
 #include "text/table.h"
 #include "text/utf8.h"
+#include "timing/step_time.h"
 
 namespace headroom::report {
 namespace {
@@ -122,16 +124,27 @@ std::string engine_words(const timing::Engine& engine) {
          adds(engine.half_width_log) + ".\n";
 }
 
+// What training's steps add to their kernels.
+std::string steps_words(const Device& device, const timing::InStep& step, const char* whose) {
+  const bool is_of_it = step.is_learned_on(device.name);
+  const char* where = is_of_it && step.devices.size() > 1 ? "on this device and others"
+                      : is_of_it                          ? "on this device"
+                      : step.devices.size() > 1           ? "on other devices"
+                                                          : "on another device";
+  const char* width = is_of_it           ? ", models left out; the 90 % interval adds "
+                      : step.whole_steps ? "; the 90 % interval, the worst of few steps, adds "
+                                         : "; the 90 % interval, chosen, adds ";
+  return whose + formatted(": median error %.1f %% ", step.median_error_pct) + where + width +
+         formatted("%.0f %%.\n", 100 * std::expm1(step.half_width_on(device.name)));
+}
+
 std::string rest_words(const Device& device, const TimingModel& model) {
   std::string words;
-  const timing::InStep* step = model.in_step("eager-training");
-  if (step != nullptr && device.vendor != device::Vendor::cpu) {
-    const bool is_of_it = std::ranges::find(step->devices, device.name) != step->devices.end();
-    const double half = is_of_it ? step->half_width_log : step->half_width_log_elsewhere;
-    words += formatted("Steps of training: median error %.1f %% ", step->median_error_pct);
-    words += is_of_it ? "on this device, models left out; the 90 % interval adds "
-                      : "on another device; the 90 % interval, chosen, adds ";
-    words += formatted("%.0f %%.\n", 100 * std::expm1(half));
+  for (const auto& [name, whose] : {std::pair{timing::kEagerTraining, "Steps of training"},
+                                    {timing::kMegatronTraining, "Steps of Megatron-LM"}}) {
+    const timing::InStep* step = model.in_step(name);
+    if (step == nullptr || device.vendor == device::Vendor::cpu) continue;
+    words += steps_words(device, *step, whose);
   }
   const bool has_own = std::ranges::find(model.engines(), device.name, &timing::Engine::device) !=
                        model.engines().end();

@@ -18,9 +18,8 @@ using text::Json;
 
 // "93.3 (80.1-121)".
 std::string cost_words(const fit::Cost& cost) {
-  std::string words = formatted("%.3g", cost.expected);
-  if (!cost.has_ends) return words;
-  return words + " (" + formatted("%.3g", cost.low) + "-" + formatted("%.3g", cost.high) + ")";
+  return formatted("%.3g", cost.expected) + " (" + formatted("%.3g", cost.low) + "-" +
+         formatted("%.3g", cost.high) + ")";
 }
 
 // " An epoch takes about 3.2 days."
@@ -55,8 +54,7 @@ std::string source_words(const fit::RunCost& run) {
 }
 
 std::vector<std::string> headings_of(const fit::RunCost& run) {
-  const bool has_ends = run.machines.front().of_steps.has_ends;
-  std::vector<std::string> headings{has_ends ? "costs, 90 %" : "costs",
+  std::vector<std::string> headings{"costs, 90 %",
                                     run.counts_tokens ? "a billion tokens" : "a thousand steps"};
   if (run.epoch_tokens) headings.emplace_back("an epoch");
   headings.emplace_back("OOM");

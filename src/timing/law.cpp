@@ -74,6 +74,15 @@ bool StepHalfWidth::judges(std::string_view device, device::Rate type) const {
   return std::ranges::find(devices, device) != devices.end() && has_rate(weights, type);
 }
 
+double InStep::ratio_on(std::string_view device) const {
+  const auto own = std::ranges::find(ratios, device, &std::pair<std::string, double>::first);
+  return own != ratios.end() ? own->second : ratio;
+}
+
+bool InStep::is_learned_on(std::string_view device) const {
+  return std::ranges::find(devices, device) != devices.end();
+}
+
 double Law::seconds(const Features& features) const {
   double log_ratio = intercept;
   for (const Table& table : tables) log_ratio += table.at(features);

@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "timing/features.h"
@@ -112,6 +113,14 @@ struct Engine {
   [[nodiscard]] bool is_former() const { return !before.empty(); }
 };
 
+// Whole steps that teach a residual, and judge it: how many it was learned from, how many of other
+// models were kept aside, and how many of those came out inside the interval.
+struct WholeSteps {
+  int64_t learned = 0;
+  int64_t aside = 0;
+  int64_t inside = 0;
+};
+
 // What kernels take within a step, as a multiple of what the laws, learned of kernels that ran
 // alone, say: the clock of a device at its power limit, backward's kernels, gaps between launches.
 struct InStep {
@@ -119,12 +128,22 @@ struct InStep {
   std::string source;
   std::vector<std::string> devices;  // that it was learned on
   double ratio = 1;
+  std::vector<std::pair<std::string, double>> ratios;  // of devices that have one of their own
   double dequantize_ratio = 1;          // of kernels that unpack weights of 4 bits, besides
   double half_width_log = 0;            // of 90 % of the steps that it was learned from
   double half_width_log_elsewhere = 0;  // on other devices: chosen, not learned
   double median_error_pct = 0;          // of models that were left out
   double host_launch_seconds = 0;       // that the host takes for a launch
   double host_unit_seconds = 0;         // and around a gather or a reduction of FSDP1's
+  // Where there are any, 90 % of steps as they come are within exp(+-) of the half width, with
+  // what is sent, waited for and launched in them; else it is of the kernels' part alone.
+  std::optional<WholeSteps> whole_steps = std::nullopt;
+
+  [[nodiscard]] double ratio_on(std::string_view device) const;
+  [[nodiscard]] bool is_learned_on(std::string_view device) const;
+  [[nodiscard]] double half_width_on(std::string_view device) const {
+    return is_learned_on(device) ? half_width_log : half_width_log_elsewhere;
+  }
 };
 
 // The soft maximum of compute and traffic.

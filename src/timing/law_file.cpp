@@ -176,6 +176,27 @@ Result<Law> read_law(const JsonView& view) {
   return law;
 }
 
+Result<std::vector<std::pair<std::string, double>>> read_ratios(const JsonView& view) {
+  std::vector<std::pair<std::string, double>> ratios;
+  HEADROOM_ASSIGN(const auto items, view.optional_array("ratios", kMostNames));
+  for (const JsonView& item : items.value_or(std::vector<JsonView>{})) {
+    HEADROOM_ASSIGN(std::string device, item.get_string("device"));
+    HEADROOM_ASSIGN(const double ratio, item.get_double("ratio", 1 / kMostRatio, kMostRatio));
+    ratios.emplace_back(std::move(device), ratio);
+  }
+  return ratios;
+}
+
+Result<std::optional<WholeSteps>> read_whole_steps(const JsonView& view) {
+  HEADROOM_ASSIGN(const auto member, view.optional_object("whole_steps"));
+  if (!member) return std::optional<WholeSteps>();
+  WholeSteps steps;
+  HEADROOM_ASSIGN(steps.learned, member->get_int("learned", 1, kMostRows));
+  HEADROOM_ASSIGN(steps.aside, member->get_int("aside", 0, kMostRows));
+  HEADROOM_ASSIGN(steps.inside, member->get_int("inside", 0, steps.aside));
+  return std::optional(steps);
+}
+
 Result<InStep> read_step(const JsonView& view) {
   InStep step;
   HEADROOM_ASSIGN(step.name, view.get_string("name"));
@@ -196,6 +217,8 @@ Result<InStep> read_step(const JsonView& view) {
     HEADROOM_ASSIGN(const auto seconds, view.optional_double(key, 0, kMostStartSeconds));
     *field = seconds.value_or(0);
   }
+  HEADROOM_ASSIGN(step.ratios, read_ratios(view));
+  HEADROOM_ASSIGN(step.whole_steps, read_whole_steps(view));
   return step;
 }
 
@@ -280,17 +303,29 @@ Json correction_json(const Correction& correction) {
 }
 
 Json step_json(const InStep& step) {
-  return Json::object()
-      .set("name", step.name)
-      .set("source", step.source)
-      .set("devices", text::json_array(step.devices))
-      .set("ratio", step.ratio)
-      .set("dequantize_ratio", step.dequantize_ratio)
-      .set("half_width_log", step.half_width_log)
-      .set("half_width_log_elsewhere", step.half_width_log_elsewhere)
-      .set("median_error_pct", step.median_error_pct)
-      .set("host_launch_seconds", step.host_launch_seconds)
-      .set("host_unit_seconds", step.host_unit_seconds);
+  Json json = Json::object()
+                  .set("name", step.name)
+                  .set("source", step.source)
+                  .set("devices", text::json_array(step.devices))
+                  .set("ratio", step.ratio)
+                  .set("dequantize_ratio", step.dequantize_ratio)
+                  .set("half_width_log", step.half_width_log)
+                  .set("half_width_log_elsewhere", step.half_width_log_elsewhere)
+                  .set("median_error_pct", step.median_error_pct)
+                  .set("host_launch_seconds", step.host_launch_seconds)
+                  .set("host_unit_seconds", step.host_unit_seconds);
+  if (!step.ratios.empty()) {
+    json.set("ratios", text::json_array(step.ratios, [](const auto& one) {
+               return Json::object().set("device", one.first).set("ratio", one.second);
+             }));
+  }
+  if (step.whole_steps) {
+    json.set("whole_steps", Json::object()
+                                .set("learned", step.whole_steps->learned)
+                                .set("aside", step.whole_steps->aside)
+                                .set("inside", step.whole_steps->inside));
+  }
+  return json;
 }
 
 Json rates_json(const std::vector<device::Rate>& rates) {

@@ -71,6 +71,33 @@ TEST(LawFile, ReadsWhatAStepAdds) {
        "half_width_log_elsewhere": 0, "median_error_pct": 0}]})"));
 }
 
+TEST(LawFile, ReadsWhichWholeStepsTaught) {
+  const auto with = [&](const std::string& more) {
+    return read(R"({"schema": "headroom.timing/1", "laws": [], "steps": [
+      {"name": "megatron-training", "source": "runs", "devices": ["t4-16gb"], "ratio": 1.5,
+       "half_width_log": 0.1, "half_width_log_elsewhere": 0.4, "median_error_pct": 9)" +
+                more + "}]}");
+  };
+  const auto file = with(R"(, "ratios": [{"device": "a10-24gb", "ratio": 2}],
+      "whole_steps": {"learned": 7, "aside": 5, "inside": 4})");
+  ASSERT_TRUE(file) << file.error().to_string();
+  const auto again = read(law_file_json(*file).dump());
+  ASSERT_TRUE(again);
+  for (const InStep& step : {file->steps[0], again->steps[0]}) {
+    ASSERT_TRUE(step.whole_steps);
+    EXPECT_EQ(step.whole_steps->learned, 7);
+    EXPECT_EQ(step.whole_steps->aside, 5);
+    EXPECT_EQ(step.whole_steps->inside, 4);
+    EXPECT_EQ(step.half_width_on("t4-16gb"), 0.1);
+    EXPECT_EQ(step.half_width_on("a10-24gb"), 0.4);
+    EXPECT_EQ(step.ratio_on("t4-16gb"), 1.5);
+    EXPECT_EQ(step.ratio_on("a10-24gb"), 2);
+  }
+  EXPECT_FALSE(with("")->steps[0].whole_steps);
+  EXPECT_FALSE(with(R"(, "whole_steps": {"learned": 7, "aside": 5, "inside": 6})"));
+  EXPECT_FALSE(with(R"(, "whole_steps": {"learned": 0, "aside": 5, "inside": 4})"));
+}
+
 TEST(LawFile, ReadsWhichEnginesAreFormer) {
   const std::string costs =
       R"("host_base_seconds": 1e-3, "host_seconds_per_sequence": 0,

@@ -270,29 +270,32 @@ struct Sustained {
   double dequantize_ratio = 1;
   double half_width_log = 0;
   HostCosts host{};
+  bool is_of_whole_steps = false;  // the half width
 };
 
-Sustained sustained_on(const device::Device& device, const TimingModel& model) {
-  const InStep* learned = model.in_step(kEagerTraining);
+Sustained sustained_on(const StepTimeQuestion& question, const TimingModel& model) {
+  const InStep* learned = model.in_step(question.residual);
   if (learned == nullptr) return {};
   // The clock of a GPU at its power limit says nothing of a processor; that nobody looked does.
-  if (device.vendor == device::Vendor::cpu) return {1, 1, learned->half_width_log_elsewhere};
-  const bool is_of_device =
-      std::ranges::find(learned->devices, device.name) != learned->devices.end();
-  return {learned->ratio,
+  if (question.device.vendor == device::Vendor::cpu) {
+    return {1, 1, learned->half_width_log_elsewhere};
+  }
+  return {learned->ratio_on(question.device.name),
           learned->dequantize_ratio,
-          is_of_device ? learned->half_width_log : learned->half_width_log_elsewhere,
-          {learned->host_launch_seconds, learned->host_unit_seconds}};
+          learned->half_width_on(question.device.name),
+          {learned->host_launch_seconds, learned->host_unit_seconds},
+          learned->whole_steps.has_value()};
 }
 
 // By so much a host may be faster or slower than those of the runs that taught its times: chosen.
 constexpr double kHostsDiffer = 2;
 
-// Under FSDP1 alone, whose units are let go of (OperatorCall::let_go): elsewhere no run has shown
-// what the host adds (docs/measurements/2026-11-24-fit-time).
-HostCosts host_of(std::span<const OperatorCall> calls, const HostCosts& host) {
+// Where whole steps taught it, and under FSDP1, whose units are let go of (OperatorCall::let_go):
+// elsewhere no run has shown what the host adds (docs/measurements/2026-11-24-fit-time).
+HostCosts host_of(std::span<const OperatorCall> calls, const Sustained& sustained) {
   const auto lets_go = [](const OperatorCall& call) { return call.let_go > 0; };
-  return std::ranges::any_of(calls, lets_go) ? host : HostCosts{};
+  const bool shows = sustained.is_of_whole_steps || std::ranges::any_of(calls, lets_go);
+  return shows ? sustained.host : HostCosts{};
 }
 
 }  // namespace
@@ -309,19 +312,71 @@ double sent_bytes(const step::StepTrace& trace, const Division& division,
   return bytes;
 }
 
+namespace {
+
+// A step of priced calls, replayed.
+struct PricedStep {
+  std::span<const OperatorCall> calls;
+  std::span<const double> seconds;
+  const RepeatedCalls& repeated;
+  Pace pace;
+
+  // With collectives and a host that take so many times as long.
+  [[nodiscard]] double at_pace(double collectives, double of_host) const {
+    const HostCosts host{of_host * pace.host.launch, of_host * pace.host.unit};
+    return replay(calls, seconds, {pace.kernels, collectives, host}, repeated).seconds;
+  }
+};
+
+// By whose law most of the step is timed.
+std::string basis_of(std::span<const TimeSum> sums) {
+  const TimeSum& longest = *std::ranges::max_element(sums, {}, &TimeSum::middle);
+  return longest.middle > 0 ? longest.basis : "";
+}
+
+// Laws err apart from each other: half widths add up as independent errors do. Collectives count
+// as far as they hold computing up.
+void set_ends_by_parts(const PricedStep& step, std::span<const TimeSum> sums, double half_width_log,
+                       StepTime& whole) {
+  double below = std::pow(whole.compute_seconds * (1 - std::exp(-half_width_log)), 2);
+  double above = std::pow(whole.compute_seconds * (std::exp(half_width_log) - 1), 2);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const TimeSum& sum = sums[i];
+    if (sum.middle <= 0) continue;
+    double down = step.pace.kernels * (sum.middle - sum.low);
+    double up = step.pace.kernels * (sum.high - sum.middle);
+    if (i == static_cast<size_t>(OperatorClass::all_reduce)) {
+      down = whole.seconds - step.at_pace(sum.low / sum.middle, 1);
+      up = step.at_pace(sum.high / sum.middle, 1) - whole.seconds;
+    }
+    below += down * down;
+    above += up * up;
+  }
+  if (step.pace.host.launch > 0) {
+    below += std::pow(whole.seconds - step.at_pace(1, 1 / kHostsDiffer), 2);
+    above += std::pow(step.at_pace(1, kHostsDiffer) - whole.seconds, 2);
+  }
+  whole.seconds_low = std::max(0.0, whole.seconds - std::sqrt(below));
+  whole.seconds_high = whole.seconds + std::sqrt(above);
+}
+
+// Of steps that the host does not hold up another host changes nothing.
+void set_ends_of_whole(const PricedStep& step, double half_width_log, StepTime& whole) {
+  whole.seconds_low = step.at_pace(1, 1 / kHostsDiffer) * std::exp(-half_width_log);
+  whole.seconds_high = step.at_pace(1, kHostsDiffer) * std::exp(half_width_log);
+}
+
+}  // namespace
+
 Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& question,
                          const TimingModel& model, const RepeatedCalls& repeated) {
   const std::span<const OperatorCall> calls = last_step(trace);
-  const Sustained sustained = sustained_on(question.device, model);
+  const Sustained sustained = sustained_on(question, model);
   Pricer pricer(question, model, sustained.dequantize_ratio);
   HEADROOM_ASSIGN(const std::vector<double> seconds, pricer.price(calls, repeated));
   StepTime whole;
   pricer.add_up(whole);
-  const HostCosts host = host_of(calls, sustained.host);
-  const auto at_pace = [&](double collectives, double of_host) {
-    const HostCosts costs{of_host * host.launch, of_host * host.unit};
-    return replay(calls, seconds, {sustained.ratio, collectives, costs}, repeated).seconds;
-  };
+  const HostCosts host = host_of(calls, sustained);
   const Pace pace{sustained.ratio, 1, host};
   const Replayed expected = replay(calls, seconds, pace, repeated);
   const Replayed device =
@@ -332,37 +387,19 @@ Result<StepTime> time_of(const step::StepTrace& trace, const StepTimeQuestion& q
   whole.communication_seconds = expected.communication;
   whole.exposed_seconds = device.exposed;
   whole.host_seconds = std::max(0.0, expected.seconds - device.seconds);
+  whole.launching_seconds = static_cast<double>(whole.launches) * host.launch;
   whole.blocking_seconds = expected.blocking;
   whole.sent_bytes = sent_bytes(trace, question.division, repeated);
   if (whole.seconds <= 0) {
     return Error{ErrorCode::unavailable, "the step has no operator that could be timed", {}, {}};
   }
-  // Laws err apart from each other: half widths add up as independent errors do. Collectives count
-  // as far as they hold computing up.
-  double below = std::pow(expected.compute * (1 - std::exp(-sustained.half_width_log)), 2);
-  double above = std::pow(expected.compute * (std::exp(sustained.half_width_log) - 1), 2);
-  double longest = 0;
-  for (size_t i = 0; i < kOperatorClasses; ++i) {
-    const TimeSum& sum = pricer.sums()[i];
-    if (sum.middle <= 0) continue;
-    double down = sustained.ratio * (sum.middle - sum.low);
-    double up = sustained.ratio * (sum.high - sum.middle);
-    if (i == static_cast<size_t>(OperatorClass::all_reduce)) {
-      down = expected.seconds - at_pace(sum.low / sum.middle, 1);
-      up = at_pace(sum.high / sum.middle, 1) - expected.seconds;
-    }
-    below += down * down;
-    above += up * up;
-    if (sum.middle <= longest) continue;
-    longest = sum.middle;
-    whole.basis = sum.basis;
+  whole.basis = basis_of(pricer.sums());
+  const PricedStep step{calls, seconds, repeated, pace};
+  if (sustained.is_of_whole_steps) {
+    set_ends_of_whole(step, sustained.half_width_log, whole);
+  } else {
+    set_ends_by_parts(step, pricer.sums(), sustained.half_width_log, whole);
   }
-  if (host.launch > 0) {
-    below += std::pow(expected.seconds - at_pace(1, 1 / kHostsDiffer), 2);
-    above += std::pow(at_pace(1, kHostsDiffer) - expected.seconds, 2);
-  }
-  whole.seconds_low = std::max(0.0, whole.seconds - std::sqrt(below));
-  whole.seconds_high = whole.seconds + std::sqrt(above);
   return whole;
 }
 

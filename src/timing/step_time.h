@@ -13,8 +13,9 @@
 // of one kind of device, so on others the interval is wide. Backward kernels, and gathers and
 // reduce-scatters (half an all-reduce of the whole, as in a ring), have no laws of their own: the
 // figure is extrapolated; its interval has the laws' own held-out errors and that of the step as a
-// whole. The host launches beside all that (step_replay.h). Pure; linear in the launches,
-// like ones priced once: some 0.2 ms for a 7B model.
+// whole, or that of whole steps alone where a residual was learned from such (WholeSteps). The host
+// launches beside all that (step_replay.h). Pure; linear in the launches, like ones priced once:
+// some 0.2 ms for a 7B model.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,9 @@
 
 namespace headroom::timing {
 
-// The residual of data/timing.json that is added.
+// The residuals of data/timing.json that are added: of PyTorch's eager mode, and of Megatron-LM.
 inline constexpr std::string_view kEagerTraining = "eager-training";
+inline constexpr std::string_view kMegatronTraining = "megatron-training";
 
 // Where the devices are. Ranks of a tensor-parallel group are neighbours; those that a state is
 // divided among are as far apart as such a group is large, and replicas of a state as far as both.
@@ -58,6 +60,7 @@ struct StepTime {
   double communication_seconds = 0;  // collectives alone
   double exposed_seconds = 0;        // of those, what computing stands still for
   double host_seconds = 0;           // that the step takes longer for what the host has to do
+  double launching_seconds = 0;      // that the host takes for the launches, whoever waits for it
   // Of those, what is waited for as soon as it begins, among ranks that share a product or a
   // sequence: in any schedule of the same calls computing stands still for it.
   double blocking_seconds = 0;
@@ -75,6 +78,7 @@ struct StepTimeQuestion {
   StepShape shape;
   Cluster cluster;
   Division division;
+  std::string_view residual = kEagerTraining;
 };
 
 // Of the trace's last step, of whose calls some may be repeated. An Error where a law lacks a

@@ -86,6 +86,39 @@ TEST_F(StepTimeTest, TheHostShowsUnderFsdp1Alone) {
   EXPECT_GT(late.seconds_high, 1.9 * late.seconds);
 }
 
+// Whole steps taught Megatron-LM's residual: its interval is theirs, and the host shows in them.
+TEST_F(StepTimeTest, WholeStepsHaveTheirOwnInterval) {
+  ASSERT_TRUE(model_.merge(R"({"schema": "headroom.timing/1", "laws": [], "steps": [
+      {"name": "megatron-training", "source": "a test", "devices": ["a100-sxm-80gb"], "ratio": 1.5,
+       "half_width_log": 0.25, "half_width_log_elsewhere": 0.5, "median_error_pct": 9,
+       "host_launch_seconds": 0.001, "whole_steps": {"learned": 4, "aside": 3, "inside": 2}}]})",
+                           "steps.json"));
+  constexpr int64_t kSmall = 512;
+  constexpr int64_t kCalls = 1000;
+  const step::StepTrace trace =
+      trace_of(std::vector<OperatorCall>(kCalls, addition(Phase::forward, kSmall)));
+  const auto of = [&](const device::Device& device) {
+    StepTimeQuestion question{device, {}, {}, {}};
+    question.residual = kMegatronTraining;
+    return *timing::time_of(trace, question, model_);
+  };
+  const StepTime time = of(device_);
+  EXPECT_NEAR(time.seconds, 0.001 * kCalls, 0.01);
+  EXPECT_GT(time.host_seconds, 0.9 * time.seconds);
+  // Another host may take half or twice as long.
+  EXPECT_NEAR(time.seconds_low / time.seconds, std::exp(-0.25) / 2, 0.01);
+  EXPECT_NEAR(time.seconds_high / time.seconds, std::exp(0.25) * 2, 0.01);
+  const StepTime elsewhere = of(*device::DeviceCatalogue::built_in().find("h100-sxm-80gb"));
+  EXPECT_NEAR(elsewhere.seconds_high / elsewhere.seconds, std::exp(0.5) * 2, 0.01);
+  // Where it is ahead, that changes nothing.
+  constexpr int64_t kLarge = 4096 * kBlock;
+  const auto large = timing::time_of(trace_of({addition(Phase::forward, kLarge)}),
+                                     {device_, {}, {}, {}, kMegatronTraining}, model_);
+  ASSERT_TRUE(large);
+  EXPECT_NEAR(large->seconds_high / large->seconds, std::exp(0.25), 0.01);
+  EXPECT_NEAR(large->seconds_low / large->seconds, std::exp(-0.25), 0.01);
+}
+
 TEST_F(StepTimeTest, LaunchesFollowOneAnother) {
   const double one = seconds_of_addition(kBlock);
   const StepTime three =

@@ -112,7 +112,7 @@ def main():
                   f"host: {scale} times what a processor of ours took",
     }
     document = json.loads(arguments.output.read_text())
-    document["steps"] = [step]
+    document["steps"] = [step] + [one for one in document["steps"] if one["name"] != NAME]
     arguments.output.write_text(dump(document))
     print(json.dumps(step, indent=2))
 

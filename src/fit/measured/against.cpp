@@ -203,7 +203,7 @@ AgainstSummary summarize(std::string source, std::string metric,
       worst = error;
       summary.worst_id = row->id;
     }
-    if (row->predicted_seconds && row->predicted_seconds->has_ends) {
+    if (row->predicted_seconds) {
       ++with_interval;
       covered += row->predicted_seconds->low <= *row->measured_seconds &&
                  *row->measured_seconds <= row->predicted_seconds->high;

@@ -55,7 +55,7 @@ int64_t held_for_backward(const step::StepTrace& trace) {
 }
 
 struct Measured {
-  double seconds = 0;
+  BusySeconds seconds;
   int64_t held = 0;
 };
 
@@ -91,18 +91,23 @@ Result<Load> measure_load(const Scenario& any, const StepTimer& timer,
     question = stage_question(any, model, d, Place::only, 1);
     HEADROOM_ASSIGN(only[i], measure(any, timer, std::move(question), 2 + i));
   }
-  const auto one_more = [](const Measured(&of)[2]) {
-    return Measured{of[1].seconds - of[0].seconds, of[1].held - of[0].held};
+  const auto pass_by = [&](double BusySeconds::*of) {
+    const auto one_more = [&](const Measured(&steps)[2]) {
+      return steps[1].seconds.*of - steps[0].seconds.*of;
+    };
+    MegatronBounds::Pass pass;
+    pass.layer = one_more(first[1]) - one_more(first[0]);
+    pass.first = one_more(first[0]) - pass.layer;
+    pass.last = one_more(last) - pass.layer;
+    pass.only = one_more(only) - pass.layer;
+    return pass;
   };
-  const Measured short_pass = one_more(first[0]);
-  const Measured long_pass = one_more(first[1]);
-  Load load;
-  load.layer_seconds = long_pass.seconds - short_pass.seconds;
-  load.first_seconds = short_pass.seconds - load.layer_seconds;
-  load.last_seconds = one_more(last).seconds - load.layer_seconds;
-  load.only_seconds = one_more(only).seconds - load.layer_seconds;
-  load.layer_bytes = long_pass.held - short_pass.held;
-  load.first_bytes = short_pass.held - load.layer_bytes;
+  const int64_t short_pass = first[0][1].held - first[0][0].held;
+  const int64_t long_pass = first[1][1].held - first[1][0].held;
+  Load load{.device_seconds = pass_by(&BusySeconds::device),
+            .host_seconds = pass_by(&BusySeconds::host)};
+  load.layer_bytes = long_pass - short_pass;
+  load.first_bytes = short_pass - load.layer_bytes;
   load.last_bytes = last[0].held - load.layer_bytes;
   return load;
 }
@@ -254,27 +259,35 @@ Result<int64_t> MegatronBounds::least_bytes(const MegatronDivision& d, const Loa
   return static_cast<int64_t>(std::min(kMost, kLess * most));
 }
 
-Result<MegatronLeast> MegatronBounds::of(const MegatronDivision& d) const {
-  HEADROOM_ASSIGN(const Load load, loads_.at(load_key(d)));
-  MegatronLeast least;
-  HEADROOM_ASSIGN(least.bytes, least_bytes(d, load));
+// Where that is more than what is there.
+void MegatronBounds::add_seconds(const MegatronDivision& d, const Pass& pass,
+                                 MegatronLeast& least) const {
   const auto of_layers = [&](Place place) {
-    return static_cast<double>(layers_of(d, place)) * load.layer_seconds;
+    return static_cast<double>(layers_of(d, place)) * pass.layer;
   };
   const auto micro_batches =
       static_cast<double>(model_.global_batch.value_or(0) / d.data / d.micro_batch);
   if (d.stages == 1) {
-    const double whole = of_layers(Place::only) + load.only_seconds;
-    least.seconds = kLess * micro_batches * whole;
-    return least;
+    const double whole = of_layers(Place::only) + pass.only;
+    least.seconds = std::max(least.seconds, kLess * micro_batches * whole);
+    return;
   }
-  const double first = of_layers(Place::first) + load.first_seconds;
+  const double first = of_layers(Place::first) + pass.first;
   const double middle = d.stages > 2 ? of_layers(Place::middle) : 0;
-  const double last = of_layers(Place::last) + load.last_seconds;
+  const double last = of_layers(Place::last) + pass.last;
   const double slowest = std::max({first, middle, last});
   const double together = first + last + static_cast<double>(d.stages - 2) * middle;
-  least.waiting_seconds = kLess * (together - slowest) / static_cast<double>(d.chunks);
-  least.seconds = kLess * micro_batches * slowest + least.waiting_seconds;
+  const double waiting = kLess * (together - slowest) / static_cast<double>(d.chunks);
+  least.waiting_seconds = std::max(least.waiting_seconds, waiting);
+  least.seconds = std::max(least.seconds, kLess * micro_batches * slowest + waiting);
+}
+
+Result<MegatronLeast> MegatronBounds::of(const MegatronDivision& d) const {
+  HEADROOM_ASSIGN(const Load load, loads_.at(load_key(d)));
+  MegatronLeast least;
+  HEADROOM_ASSIGN(least.bytes, least_bytes(d, load));
+  add_seconds(d, load.device_seconds, least);
+  add_seconds(d, load.host_seconds, least);
   return least;
 }
 

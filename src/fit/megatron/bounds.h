@@ -13,13 +13,14 @@
 //      it and the last. What an operator takes besides, rounding, workspaces and all that the
 //      allocator caches are left out. The step asks for all of it at one time, so peak_allocated is
 //      no less.
-//   2. seconds: kernels, and collectives that nothing can run beside (StepTimer::busy_seconds),
-//      times the micro-batches, of the slowest stage; and once of the other stages, as
-//      pipeline_time() adds them. What data parallel ranks and stages send, the optimizer, and
-//      waits for what is sent beside computing are left out. Kernels are priced by their shapes,
-//      whatever is around them, and a predicted step is the replay of all its micro-batches' calls
-//      (timing/step_replay.h), each of which computing goes through and none of which ends before
-//      what it stands still for; so it takes no less. The test holds whole spaces against it.
+//   2. seconds: kernels, and collectives that nothing can run beside, or the host's launches,
+//      whichever take longer (StepTimer::busy_seconds), times the micro-batches, of the slowest
+//      stage; and once of the other stages, as pipeline_time() adds them. What data parallel ranks
+//      and stages send, the optimizer, and waits for what is sent beside computing are left out.
+//      Kernels are priced by their shapes, whatever is around them, and a predicted step is the
+//      replay of all its micro-batches' calls (timing/step_replay.h), each of which computing goes
+//      through and none of which ends before what it stands still for; so it takes no less. The
+//      test holds whole spaces against it.
 // Costs: about a millisecond a way to divide a layer, then less than a microsecond a setting.
 #pragma once
 
@@ -55,9 +56,12 @@ class MegatronBounds {
   [[nodiscard]] Result<MegatronLeast> of(const MegatronDivision& division) const;
 
   // Of one micro-batch on a stage: what a layer adds, and what the model's two ends do.
+  struct Pass {
+    double layer = 0, first = 0, last = 0;
+    double only = 0;  // both ends of a stage that is all
+  };
   struct Load {
-    double layer_seconds = 0, first_seconds = 0, last_seconds = 0;
-    double only_seconds = 0;  // both ends of a stage that is all
+    Pass device_seconds, host_seconds;
     int64_t layer_bytes = 0, first_bytes = 0, last_bytes = 0;
   };
   // Elements of a stage's parameters: each rank's own, and those that experts' ranks hold; of all
@@ -82,6 +86,7 @@ class MegatronBounds {
   [[nodiscard]] Result<int64_t> least_bytes(const MegatronDivision& d, const Load& load) const;
 
   [[nodiscard]] int64_t layers_of(const MegatronDivision& d, Place place) const;
+  void add_seconds(const MegatronDivision& d, const Pass& pass, MegatronLeast& least) const;
 
   engines::MegatronArguments model_;
   double weight_bytes_ = 2, gradient_bytes_ = 4, state_bytes_ = 12;  // an element

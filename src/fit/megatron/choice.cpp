@@ -116,7 +116,7 @@ Result<void> describe(const MegatronModel& model, const Scenario& scenario, cons
   answer.seq = scenario.question.seq;
   answer.dtype = model.model.type;
   answer.notes = megatron_notes(scenario.question);
-  answer.notes.emplace_back(kMegatronTimes);
+  answer.notes.push_back(megatron_time_note(timer, scenario));
   answer.warnings = calibration_warnings(scenario, timer.measured_device());
   for (const auto* warnings : {&scenario.warnings, &model.warnings}) {
     answer.warnings.insert(answer.warnings.end(), warnings->begin(), warnings->end());

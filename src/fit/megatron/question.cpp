@@ -348,6 +348,21 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
   return notes;
 }
 
+std::string megatron_time_note(const StepTimer& timer, const Scenario& scenario) {
+  const timing::InStep* residual = timer.residual_of(scenario.question);
+  if (residual == nullptr) return "what a step takes beyond its kernels is not known";
+  if (!residual->whole_steps) return "the step time is calibrated by " + residual->source;
+  const timing::WholeSteps& steps = *residual->whole_steps;
+  std::string note = "the step time and its interval are calibrated on " + words(steps.learned) +
+                     " published steps of Megatron-LM; held out were " + words(steps.aside) +
+                     " of other models, of which " + words(steps.inside) +
+                     " are inside their interval (docs/measurements/2026-11-29-megatron-times)";
+  if (residual->is_learned_on(scenario.device->name)) return note;
+  return note + "; of " + scenario.device->name +
+         " too few were at hand, and there the interval is as wide as the worst error on such a "
+         "device";
+}
+
 Result<int64_t> megatron_parameters(const MegatronSetting& setting) {
   model::MegatronStage whole = setting.stage;
   whole.rank = {};

@@ -32,11 +32,8 @@ Result<FitQuestion> megatron_question(FitQuestion question, const engines::Megat
 
 // What its memory figures are to be known with.
 [[nodiscard]] std::vector<std::string> megatron_notes(const FitQuestion& question);
-// And its times.
-inline constexpr std::string_view kMegatronTimes =
-    "the five steps of Megatron-LM that were at hand took 1.2 to 3.6 times what is predicted "
-    "(docs/measurements/2026-11-22-megatron-time), too few to tell an interval by: step times rank "
-    "settings, they do not say yet what one takes";
+// And its times: by which published steps their interval is known.
+[[nodiscard]] std::string megatron_time_note(const StepTimer& timer, const Scenario& scenario);
 
 // Parameters of the whole model. The Error is build_megatron_stage's.
 Result<int64_t> megatron_parameters(const MegatronSetting& setting);

@@ -44,7 +44,8 @@ void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
   const std::array parts{
       Part{time.compute_seconds - first.compute_seconds, "computes ", " more"},
       Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
-      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
+      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"},
+      Part{time.host_seconds - first.host_seconds, "waits for the host ", " longer"}};
   const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
   row.why_briefly = most.before + part(most.seconds) + most.behind;
   row.why = part(more) + (is_far ? " longer: " : " slower: ") + row.why_briefly;

@@ -13,12 +13,11 @@ struct Estimate {
   double low = 0;
   double expected = 0;
   double high = 0;
-  bool has_ends = true;  // false: nothing tells how sure it is, and low and high are of no meaning
 };
 using SecondsInterval = Estimate;
 
 [[nodiscard]] inline Estimate operator*(double times, const Estimate& one) {
-  return {times * one.low, times * one.expected, times * one.high, one.has_ends};
+  return {times * one.low, times * one.expected, times * one.high};
 }
 
 // What a step of the optimizer takes, all its micro-batches included: of the devices, and of

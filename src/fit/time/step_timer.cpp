@@ -74,7 +74,15 @@ Result<timing::StepShape> shape_of(const Scenario& scenario) {
   return shape;
 }
 
+std::string_view residual_name(const FitQuestion& question) {
+  return question.megatron ? timing::kMegatronTraining : timing::kEagerTraining;
+}
+
 }  // namespace
+
+const timing::InStep* StepTimer::residual_of(const FitQuestion& question) const {
+  return model_.in_step(residual_name(question));
+}
 
 Result<StepTimer> StepTimer::make(const std::string& calibration) {
   HEADROOM_ASSIGN(timing::TimingModel model, timing::TimingModel::load());
@@ -187,8 +195,9 @@ Result<timing::StepTime> StepTimer::priced(const Scenario& scenario, const step:
   }
   HEADROOM_ASSIGN(const timing::StepShape shape, shape_of(scenario));
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(question, devices_of(question)));
-  return timing::time_of(trace, {*scenario.device, shape, cluster, division_of(question)}, model_,
-                         repeated);
+  const timing::StepTimeQuestion asked{*scenario.device, shape, cluster, division_of(question),
+                                       residual_name(question)};
+  return timing::time_of(trace, asked, model_, repeated);
 }
 
 // All of a step's are in its trace, and a micro-batch's passes far apart in it.
@@ -242,9 +251,6 @@ Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTra
   }
   StepTime& time = timed.time;
   time.step_seconds = {whole.seconds_low, whole.seconds, whole.seconds_high};
-  // The laws' interval was too narrow for the few steps of Megatron-LM that were at hand, and none
-  // was held aside to learn another by (docs/measurements/2026-11-22-megatron-time).
-  time.step_seconds.has_ends = !scenario.question.megatron;
   if (const auto tokens = tokens_of(scenario)) time.tokens_per_second = *tokens / whole.seconds;
   time.compute_seconds = whole.compute_seconds;
   time.communication_seconds = whole.communication_seconds;
@@ -256,10 +262,10 @@ Result<TimedStep> StepTimer::timed(const Scenario& scenario, const step::StepTra
   return timed;
 }
 
-Result<double> StepTimer::busy_seconds(const Scenario& scenario,
-                                       const step::StepTrace& trace) const {
+Result<BusySeconds> StepTimer::busy_seconds(const Scenario& scenario,
+                                            const step::StepTrace& trace) const {
   HEADROOM_ASSIGN(const timing::StepTime time, priced(scenario, trace, {}));
-  return time.compute_seconds + time.blocking_seconds;
+  return BusySeconds{time.compute_seconds + time.blocking_seconds, time.launching_seconds};
 }
 
 Result<StepTime> StepTimer::time_of(const Scenario& scenario, const step::StepTrace& trace) const {

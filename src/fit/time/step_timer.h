@@ -21,6 +21,13 @@ struct TimedStep {
   double micro_batch_seconds = 0;
 };
 
+// Of which neither can be done beside another of its kind.
+struct BusySeconds {
+  // Kernels, and the collectives that they stand still for (timing::StepTime::blocking_seconds).
+  double device = 0;
+  double host = 0;  // launches
+};
+
 class StepTimer {
  public:
   // With what `calibration` measured (a file of `bench device`; one of other things adds nothing);
@@ -30,6 +37,9 @@ class StepTimer {
   // On which device operators were measured; empty: on none.
   [[nodiscard]] const std::string& measured_device() const { return measured_device_; }
 
+  // What steps of that question add to their kernels; null where no file says it.
+  [[nodiscard]] const timing::InStep* residual_of(const FitQuestion& question) const;
+
   // `trace` is of the scenario's step, with its calls. An Error where a law lacks a figure of the
   // device: whoever asks about memory can do without.
   [[nodiscard]] Result<StepTime> time_of(const Scenario& scenario,
@@ -37,11 +47,10 @@ class StepTimer {
   // With what each micro-batch adds to that; of a pipeline's stage without its waiting for others.
   [[nodiscard]] Result<TimedStep> timed(const Scenario& scenario,
                                         const step::StepTrace& trace) const;
-  // What the trace's last step takes at the least, whatever else is sent beside it: its kernels,
-  // and the collectives that they stand still for (timing::StepTime::blocking_seconds). It adds up:
-  // a layer or a micro-batch more adds the same to every step that has those calls.
-  [[nodiscard]] Result<double> busy_seconds(const Scenario& scenario,
-                                            const step::StepTrace& trace) const;
+  // What the trace's last step takes at the least, whatever else is sent beside it. Each part adds
+  // up: a layer or a micro-batch more adds the same to every step that has those calls.
+  [[nodiscard]] Result<BusySeconds> busy_seconds(const Scenario& scenario,
+                                                 const step::StepTrace& trace) const;
 
  private:
   Result<timing::StepTime> priced(const Scenario& scenario, const step::StepTrace& trace,

@@ -97,10 +97,6 @@ Json maybe(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json end_json(const fit::Estimate& estimate, double end) {
-  return estimate.has_ends ? Json(end) : Json(nullptr);
-}
-
 }  // namespace
 
 // Columns rather than objects: a step has tens of thousands of points.
@@ -137,9 +133,9 @@ Json timeline_json(const fit::Timeline& timeline) {
 
 Json estimate_json(const fit::Estimate& estimate) {
   return Json::object()
-      .set("low", end_json(estimate, estimate.low))
+      .set("low", estimate.low)
       .set("expected", estimate.expected)
-      .set("high", end_json(estimate, estimate.high));
+      .set("high", estimate.high);
 }
 
 Json as_written_json(const fit::AsWritten& written) {
@@ -174,8 +170,8 @@ Json time_json(const fit::StepTime& time) {
   const bool has_tokens = time.tokens_per_second > 0;
   return Json::object()
       .set("step_seconds", time.step_seconds.expected)
-      .set("step_seconds_low", end_json(time.step_seconds, time.step_seconds.low))
-      .set("step_seconds_high", end_json(time.step_seconds, time.step_seconds.high))
+      .set("step_seconds_low", time.step_seconds.low)
+      .set("step_seconds_high", time.step_seconds.high)
       .set("tokens_per_second", has_tokens ? Json(time.tokens_per_second) : Json(nullptr))
       .set("compute_seconds", time.compute_seconds)
       .set("communication_seconds", time.communication_seconds)

@@ -48,8 +48,7 @@ std::string source_words(const MethodsAnswer& answer) {
   if (row->time) {
     const fit::SecondsInterval& step = row->time->step_seconds;
     words += "; step: " + std::string(name_of(row->time->provenance)) + ", of the first " +
-             seconds_interval_words(step) + (step.has_ends ? " (90 %)" : "") +
-             "; * nothing that fits is faster and roomier";
+             seconds_interval_words(step) + " (90 %); * nothing that fits is faster and roomier";
   }
   return words;
 }
@@ -408,6 +407,7 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
                     format_bytes(row->device_used.expected), step_figure(*row), false,
                     parts_of(row->breakdown)});
     rows.push_back({row->flags, std::string(verdict_word(row->verdict)), time_words(*row),
+                    row->time ? seconds_interval_words(row->time->step_seconds) : "",
                     row->time ? pace_words(*row->time) : "", row->why,
                     format_bytes(row->peak_allocated), format_bytes(row->peak_reserved),
                     interval_words(row->device_used), oom_words(row->oom_probability),
@@ -421,10 +421,10 @@ std::vector<Section> methods_sections(const MethodsAnswer& answer) {
   body.add(legend_of(bars));
   body.add(frontier_of(answer));
   Html details;
-  details.add(
-      html_table({"method", "fits", "#step", "#throughput", "why not", "#peak allocated",
-                  "#peak reserved", "#device used", "#OOM", "#largest batch", "#sent a step"},
-                 rows));
+  details.add(html_table(
+      {"method", "fits", "#step", "#90 % of steps", "#throughput", "why not", "#peak allocated",
+       "#peak reserved", "#device used", "#OOM", "#largest batch", "#sent a step"},
+      rows));
   for (const std::string& remark : remarks(answer)) {
     details.raw("<p class=\"soft\">").text(remark).raw("</p>");
   }

@@ -49,8 +49,7 @@ std::string figures(const fit::FitAnswer& answer, const Terminal& terminal) {
   if (memory.host) row("host memory", format_bytes(memory.host->taken), host_words(*memory.host));
   if (answer.time) {
     row("step time", seconds_words(answer.time->step_seconds.expected),
-        "predicted, " + seconds_interval_words(answer.time->step_seconds) +
-            (answer.time->step_seconds.has_ends ? " (90 % interval)" : ""));
+        "predicted, " + seconds_interval_words(answer.time->step_seconds) + " (90 % interval)");
     const std::string pace = pace_words(*answer.time);
     if (answer.time->pipeline_seconds > 0) {
       row("of it", seconds_words(answer.time->pipeline_seconds), "that stages wait for each other");

@@ -187,7 +187,6 @@ std::string seconds_words(double seconds) {
 }
 
 std::string seconds_interval_words(const fit::SecondsInterval& seconds) {
-  if (!seconds.has_ends) return "no interval is known";
   const TimeUnit unit = unit_of(seconds.expected);
   return in_unit(seconds.low, unit) + " to " + in_unit(seconds.high, unit) + unit.name;
 }
