@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kOfDecoders = "pretrain_gpt.py";
 constexpr std::string_view kOfEncodersAndDecoders = "pretrain_t5.py";
+constexpr double kMostCapacity = 1e4;  // even parts
 
 // The program that a script starts, where it says one; without its path, where that needs a shell.
 // What starts something else has other models, or does not train.
@@ -244,6 +245,31 @@ Result<void> read_shared_expert(ShellArguments& in, MegatronArguments& a) {
   return {};
 }
 
+// TransformerConfig: below 0 there is none, and what is filled up has to have one. Which tokens are
+// dropped is no matter of how many (--moe-token-drop-policy).
+Result<void> read_capacity(ShellArguments& in, MegatronArguments& a) {
+  a.fills_capacity = in.is_on("moe-pad-expert-input-to-capacity");
+  HEADROOM_ASSIGN(const auto policy, in.words("moe-token-drop-policy"));
+  if (policy && *policy != "probs" && *policy != "position") {
+    return Error{ErrorCode::bad_input,
+                 "--moe-token-drop-policy " + policy->substr(0, 60) + " is none", in.file(),
+                 "probs or position"};
+  }
+  HEADROOM_ASSIGN(const auto words, in.words("moe-expert-capacity-factor"));
+  const auto factor = words ? text::parse_number<double>(*words) : std::nullopt;
+  if (words && (!factor || *factor == 0 || !(*factor <= kMostCapacity))) {
+    return Error{ErrorCode::bad_input,
+                 "--moe-expert-capacity-factor " + words->substr(0, 60) +
+                     " is no multiple of an even part of the tokens",
+                 in.file(), "1.0 is an even part; below 0 no token is dropped"};
+  }
+  if (factor && *factor > 0) a.expert_capacity = factor;
+  if (!a.fills_capacity || a.expert_capacity) return {};
+  return Error{ErrorCode::bad_input,
+               "--moe-pad-expert-input-to-capacity without --moe-expert-capacity-factor", in.file(),
+               "Megatron-LM ends with an error: say the factor, 1.0 for an even part"};
+}
+
 Result<void> read_experts(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("num-experts", a.experts));
   HEADROOM_TRY(read_activation(in, a));
@@ -255,6 +281,7 @@ Result<void> read_experts(ShellArguments& in, MegatronArguments& a) {
   HEADROOM_TRY(in.take("expert-model-parallel-size", a.expert_ranks));
   HEADROOM_TRY(in.take("expert-tensor-parallel-size", a.expert_tensor_ranks));
   a.grouped_experts = in.is_on("moe-grouped-gemm");
+  HEADROOM_TRY(read_capacity(in, a));
   HEADROOM_ASSIGN(const auto dispatcher, in.words("moe-token-dispatcher-type"));
   a.sends_tokens = dispatcher && *dispatcher != "allgather";
   if (!dispatcher || *dispatcher == "allgather" || *dispatcher == "alltoall") return {};

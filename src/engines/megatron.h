@@ -59,6 +59,12 @@ struct MegatronArguments {
   bool shared_expert_gate = false;
   bool grouped_experts = false;
   bool sends_tokens = false;  // by all-to-all, in place of gathering them
+  // Of an even part of a rank's tokens, that an expert takes of them
+  // (--moe-expert-capacity-factor); nothing: all that the router sends it. With fills_capacity
+  // exactly that, others among them
+  // (--moe-pad-expert-input-to-capacity).
+  std::optional<double> expert_capacity;
+  bool fills_capacity = false;
   int64_t expert_ranks = 1;
   int64_t expert_tensor_ranks = 1;
   double hidden_dropout = 0.1;

@@ -19,7 +19,7 @@ constexpr auto kNotModelled = std::to_array<std::string_view>({
     "heterogeneous-layers-config-path",
     "hybrid-layer-pattern",
     "hybrid-override-pattern",
-    "moe-expert-capacity-factor",
+    "moe-expert-rank-capacity-factor",
     "moe-layer-freq",
     "moe-shared-expert-overlap",
     "use-grouped-gemm-for-shared-expert",

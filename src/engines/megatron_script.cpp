@@ -109,6 +109,8 @@ std::string model_arguments(const MegatronArguments& a) {
     to.flag("moe-shared-expert-gate", a.shared_expert_gate);
     to.flag("moe-grouped-gemm", a.grouped_experts);
     to.add("moe-token-dispatcher-type", std::string(a.sends_tokens ? "alltoall" : "allgather"));
+    if (a.expert_capacity) to.add("moe-expert-capacity-factor", *a.expert_capacity);
+    to.flag("moe-pad-expert-input-to-capacity", a.fills_capacity);
   }
   to.add("hidden-dropout", a.hidden_dropout);
   to.add("attention-dropout", a.attention_dropout);

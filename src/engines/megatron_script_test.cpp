@@ -49,7 +49,8 @@ TEST(MegatronScript, WhatIsWrittenReadsBackTheSame) {
                 "--moe-shared-expert-gate --no-bias-gelu-fusion",
        kModel + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 4 "
                 "--moe-grouped-gemm --moe-token-dispatcher-type alltoall "
-                "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96",
+                "--expert-tensor-parallel-size 1 --moe-ffn-hidden-size 96 "
+                "--moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity",
        kModel + "--bf16 --fp8-format hybrid --fp8-amax-history-len 1024",
        kModel + "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --num-experts 8 --moe-grouped-gemm "
                 "--moe-router-padding-for-quantization",

@@ -155,6 +155,28 @@ std::string message_of(std::string_view content) {
   return a ? "" : a.error().message;
 }
 
+TEST(MegatronArguments, WhatExpertsHaveRoomForIsRead) {
+  const std::string experts = "--num-experts 8 ";
+  const MegatronArguments any = small_with(experts + "--moe-expert-capacity-factor -1");
+  EXPECT_FALSE(any.expert_capacity || any.fills_capacity);
+  const MegatronArguments filled =
+      small_with(experts +
+                 "--moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity "
+                 "--moe-token-drop-policy position");
+  EXPECT_EQ(filled.expert_capacity, 1.25);
+  EXPECT_TRUE(filled.fills_capacity);
+  EXPECT_TRUE(filled.unknown.empty());
+  const std::string model = std::string(kSmall) + experts;
+  EXPECT_EQ(message_of(model + "--moe-pad-expert-input-to-capacity"),
+            "--moe-pad-expert-input-to-capacity without --moe-expert-capacity-factor");
+  EXPECT_EQ(message_of(model + "--moe-expert-capacity-factor 0"),
+            "--moe-expert-capacity-factor 0 is no multiple of an even part of the tokens");
+  EXPECT_EQ(message_of(model + "--moe-expert-capacity-factor nan"),
+            "--moe-expert-capacity-factor nan is no multiple of an even part of the tokens");
+  EXPECT_EQ(message_of(model + "--moe-expert-capacity-factor 1 --moe-token-drop-policy random"),
+            "--moe-token-drop-policy random is none");
+}
+
 TEST(MegatronArguments, NamesAreFoundThroughOtherNames) {
   const auto a = read_megatron_arguments(
       "TP=2\nTP_SIZE=${TP:-1}\nNODES=${SLURM_NNODES:-\"4\"}\nPP=${PP:-3}\n"

@@ -324,6 +324,12 @@ Result<void> check_imbalance(const FitQuestion& question) {
   if (!question.given.contains("expert-imbalance")) return {};
   if (question.expert_ranks > 1) return {};
   if (question.megatron && question.megatron->routes_among_ranks()) return {};
+  if (question.megatron && question.megatron->stage.model.fills_capacity) {
+    return contradiction("expert-imbalance",
+                         "each expert gets as many tokens as it has room for "
+                         "(--moe-pad-expert-input-to-capacity)",
+                         "leave one of them out");
+  }
   return contradiction("expert-imbalance", "a rank has all experts, and gets all their tokens",
                        "leave it out, or divide the experts among ranks: --method fsdp2:M,ep:N");
 }

@@ -126,6 +126,10 @@ Result<void> check(const MegatronStage& s) {
     if (!(m.expert_share > 0 && m.expert_share <= kShareMax)) {
       return wrong("the experts' share is out of range");
     }
+    if (!(m.expert_capacity >= 0 && m.expert_capacity <= kShareMax) ||
+        (m.fills_capacity && m.expert_capacity == 0)) {
+      return wrong("the experts' capacity is out of range");
+    }
     if (m.shared_inner < 0 || m.shared_inner > kSizeMax || m.shared_inner % r.tensor != 0) {
       return wrong("the shared expert's width is out of range, or cannot be divided");
     }

@@ -29,7 +29,8 @@ enum class MegatronAttention : uint8_t {
 };
 
 // Of a mixture of experts the graph is of routing that gives this rank's experts `expert_share` of
-// an even part of the tokens. What a real router does varies from step to step.
+// an even part of the tokens, as far as their capacity goes. What a real router does varies from
+// step to step, but for experts that are filled up.
 
 // Multi-latent attention, where key_rank is not 0: the widths of the narrow vectors that queries,
 // and keys with values, come from, and of a head's parts.
@@ -86,11 +87,15 @@ struct MegatronModel {
   bool shared_gate = false;      // which a gate weighs (--moe-shared-expert-gate)
   bool grouped_experts = false;  // their products run at once (--moe-grouped-gemm)
   double expert_share = 1;       // of what even routing would give this rank's experts
-  bool deterministic = false;    // --deterministic-mode
-  bool local = false;            // Megatron-LM's own modules (--transformer-impl local), their
-  bool fused_softmax = true;     //   softmax with a kernel of its own,
-  bool wide_softmax = false;     //   else in float32 (--attention-softmax-in-fp32),
-  bool scaled_softmax = false;   //   scaled by layers (--apply-query-key-layer-scaling)
+  // Of an even part of a rank's tokens, that an expert takes of them at most; 0: of all. Where it
+  // is filled up, exactly that.
+  double expert_capacity = 0;
+  bool fills_capacity = false;
+  bool deterministic = false;   // --deterministic-mode
+  bool local = false;           // Megatron-LM's own modules (--transformer-impl local), their
+  bool fused_softmax = true;    //   softmax with a kernel of its own,
+  bool wide_softmax = false;    //   else in float32 (--attention-softmax-in-fp32),
+  bool scaled_softmax = false;  //   scaled by layers (--apply-query-key-layer-scaling)
   MegatronFp8 fp8;
   bool compiled_loss = false;      // --cross-entropy-loss-fusion, native
   bool plain_activation = false;   // of an MLP (--no-bias-gelu-fusion, --no-bias-swiglu-fusion)

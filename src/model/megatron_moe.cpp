@@ -62,9 +62,20 @@ int64_t MegatronExperts::tokens() const {
   return stage_.sequence / stage_.rank.context / shared * stage_.micro_batch;
 }
 
+// get_capacity, and apply_router_token_dropping, which drops nothing where all tokens find room.
+int64_t MegatronExperts::capacity() const {
+  const MegatronModel& m = stage_.model;
+  if (m.expert_capacity == 0) return tokens();
+  const auto choices = static_cast<double>(tokens() * m.experts_per_token);
+  const double room = std::ceil(choices / static_cast<double>(m.experts) * m.expert_capacity);
+  return std::clamp<int64_t>(static_cast<int64_t>(room), 1, tokens());
+}
+
 int64_t MegatronExperts::local_tokens() const {
   const MegatronModel& m = stage_.model;
   const int64_t here = m.experts / stage_.rank.expert;
+  const int64_t room = here * capacity() * group();
+  if (m.fills_capacity) return room;
   const int64_t all = tokens() * group();
   const int64_t even = all * m.experts_per_token / stage_.rank.expert;
   int64_t taken = even;
@@ -72,8 +83,8 @@ int64_t MegatronExperts::local_tokens() const {
     taken = std::llround(static_cast<double>(even) * m.expert_share);
   }
   // A token goes to an expert once.
-  return std::clamp<int64_t>(taken, 1,
-                             std::max<int64_t>(all * std::min(here, m.experts_per_token), 1));
+  const int64_t most = std::min(room, all * std::min(here, m.experts_per_token));
+  return std::clamp<int64_t>(taken, 1, std::max<int64_t>(most, 1));
 }
 
 int64_t MegatronExperts::gathered_elements(const MegatronStage& stage) {
@@ -98,7 +109,12 @@ Var MegatronExperts::product(GraphBuilder& g, Var rows, Var Expert::*weight) con
 int64_t MegatronExperts::filling() const {
   const int64_t tile = stage_.model.fp8.recipe == op::Fp8Recipe::mxfp8 ? 32 : 16;
   const int64_t tokens = local_tokens();
-  const auto half_tiles = static_cast<int64_t>(experts_.size()) * (tile / 2);
+  const auto experts = static_cast<int64_t>(experts_.size());
+  if (stage_.model.fills_capacity) {
+    const int64_t each = tokens / experts;
+    return experts * ((each + tile - 1) / tile * tile - each);
+  }
+  const int64_t half_tiles = experts * (tile / 2);
   return (tokens + half_tiles + tile - 1) / tile * tile - tokens;
 }
 
@@ -130,6 +146,7 @@ Var MegatronExperts::operator()(GraphBuilder& g, const Var& x, const Var& gather
   Var rows = g.view(x, {-1, h});
   Attributes choices;
   choices.ints = {stage_.model.experts_per_token};
+  choices.flag = stage_.model.expert_capacity > 0;
   Var probabilities = g.apply(OpKind::expert_router, {rows, router_}, std::move(choices));
   Attributes attributes;
   attributes.ints = {group()};

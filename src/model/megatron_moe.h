@@ -1,7 +1,8 @@
 // Megatron-LM's mixture of experts on one rank: MoELayer with the all-gather dispatcher, whose
 // experts run one by one or grouped.
 //
-// This rank's experts get a stated share of what the group's tokens ask for.
+// This rank's experts get a stated share of what the group's tokens ask for; of each rank's, no
+// more than their capacity.
 // Source: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,shared_experts,
 // moe_utils}.py, at d98e8a64 (August 2026).
 #pragma once
@@ -48,6 +49,7 @@ class MegatronExperts {
   Var product(GraphBuilder& g, Var rows, Var Expert::*weight) const;
   [[nodiscard]] int64_t group() const;         // ranks that tokens are gathered from
   [[nodiscard]] int64_t tokens() const;        // of this rank
+  [[nodiscard]] int64_t capacity() const;      // of them, of an expert
   [[nodiscard]] int64_t local_tokens() const;  // that its experts get
   [[nodiscard]] int64_t filling() const;       // of those, what quantized experts add
 

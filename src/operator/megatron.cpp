@@ -175,7 +175,23 @@ Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks) {
   return part;
 }
 
-Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices) {
+namespace {
+
+// apply_router_token_dropping: what an expert has no room for is masked out of the probabilities.
+// The mask takes the place of what was chosen.
+void drop_tokens(Eager& e, Tensor& probabilities, Tensor& chosen) {
+  Tensor kept = e.empty(chosen.sizes(), DType::boolean);
+  e.kernel(OpKind::topk, elements_of(probabilities), probabilities.bytes(), kept.bytes());
+  Tensor masked = e.empty(probabilities.sizes(), probabilities.dtype());
+  e.kernel(OpKind::mul, elements_of(masked), probabilities.bytes() + kept.bytes(), masked.bytes());
+  chosen = std::move(kept);
+  probabilities = std::move(masked);
+}
+
+}  // namespace
+
+Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices,
+                     bool drops) {
   const Dims all{rows.size(0), weight.size(0)};
   const Dims best{rows.size(0), choices};
   Tensor logits;
@@ -187,9 +203,10 @@ Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t
   const Tensor index = e.empty(best, DType::i64);
   e.kernel(OpKind::topk, elements_of(logits), logits.bytes(), scores.bytes() + index.bytes());
   const Tensor softmax = e.empty(best, DType::f32);
-  const Tensor choice = e.empty(all, DType::boolean);
+  Tensor choice = e.empty(all, DType::boolean);
   Tensor out = e.empty(all, logits.dtype());
   e.kernel(OpKind::scatter, 0, softmax.bytes(), out.bytes() + choice.bytes());
+  if (drops) drop_tokens(e, out, choice);
   Node* node = e.history("RouterGatingLinearFunctionBackward", {&rows, &weight}, {&out});
   if (node == nullptr) return out;
   for (const Tensor& tensor : {rows, weight, index, softmax, choice}) node->save(tensor);

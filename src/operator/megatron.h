@@ -39,7 +39,8 @@ Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks);
 
 // TopKRouter over rows [n, h] and weight [experts, h]: each row's weights of its `choices` best
 // experts, among those of all, [n, experts]. Losses that balance the load are not counted.
-Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices);
+Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices,
+                     bool drops);
 
 // unpermute: rows [n, h] of experts added up at the tokens that they came from, [tokens, h].
 // Deterministic, by index_add_, which keeps the rows; else by scatter_add_, which does not.

@@ -87,7 +87,7 @@ Tensor run_megatron(Eager& e, const model::Operation& operation, std::span<const
     case OpKind::te_grouped_linear:
       return op::te_grouped_linear(e, in[0], in.subspan(1), parallel_of(a));
     case OpKind::expert_router:
-      return op::expert_router(e, in[0], in[1], a.ints[0]);
+      return op::expert_router(e, in[0], in[1], a.ints[0], a.flag);
     case OpKind::expert_combine:
       return op::expert_combine(e, in[0], in[1], a.ints[0], a.flag);
     case OpKind::sequence_gather:

@@ -286,6 +286,37 @@ TEST(Megatron, ExpertsGetTheirShare) {
   EXPECT_LT(saved(0.5), even);
 }
 
+// get_capacity in moe_utils.py: ceil(tokens * topk / experts * factor) of each rank's own tokens.
+TEST(Megatron, ExpertsTakeNoMoreThanTheirCapacity) {
+  const auto stage_of = [](double share, double capacity, bool fills) {
+    MegatronStage stage = stage_with(1, 1, false);
+    stage.model.linear_bias = false;
+    stage.model.experts = 8;
+    stage.model.experts_per_token = 2;
+    stage.model.expert_inner = 96;
+    stage.rank.expert = 4;
+    stage.model.expert_share = share;
+    stage.model.expert_capacity = capacity;
+    stage.model.fills_capacity = fills;
+    return stage;
+  };
+  const auto saved = [&](double share, double capacity, bool fills) {
+    return trace_of(stage_of(share, capacity, fills), options_with({})).saved_bytes;
+  };
+  // 128 choices an expert of each rank, 1,024 of the two experts here.
+  EXPECT_EQ(saved(3, 1.5, false), saved(1.5, 0, false));
+  EXPECT_EQ(saved(1, 1.5, false), saved(1, 0, false));
+  EXPECT_LT(saved(3, 1.5, false), saved(3, 0, false));
+  // 128 / 127.5, which 128 is as well: of a part of a token there is one.
+  EXPECT_EQ(saved(3, 127.5 / 128, false), saved(1, 0, false));
+  // Filled up, whatever the router does; to no more than there is.
+  EXPECT_EQ(saved(0.5, 1.25, true), saved(1.25, 0, false));
+  EXPECT_EQ(saved(3, 1.25, true), saved(1.25, 0, false));
+  EXPECT_EQ(saved(1, 100, true), saved(4, 0, false));
+  EXPECT_FALSE(model::build_megatron_stage(stage_of(1, 0, true)));
+  EXPECT_FALSE(model::build_megatron_stage(stage_of(1, -1, false)));
+}
+
 // shared_experts.py: the products' inputs and the activation's, beside the normalized tokens, which
 // the router keeps already; with a gate what it weighs, and the weights.
 TEST(Megatron, ASharedExpertKeepsItsWidth) {

@@ -73,6 +73,8 @@ Result<void> set_model(const engines::MegatronArguments& from, const std::string
   m.experts_per_token = from.experts_per_token;
   m.expert_inner = from.expert_ffn;
   m.grouped_experts = from.grouped_experts && !from.local;  // SequentialMLP there, in any case
+  m.expert_capacity = from.expert_capacity.value_or(0);
+  m.fills_capacity = from.fills_capacity;
   m.shared_inner = from.shared_expert_ffn;
   m.shared_gate = from.shared_expert_gate;
   m.local = from.local;
@@ -289,6 +291,8 @@ std::vector<Setting> megatron_settings(const FitQuestion& question) {
     add("num-experts", words(m.experts));
     add("expert-model-parallel-size", words(r.expert));
     add("expert-tensor-parallel-size", words(r.expert_tensor));
+    if (m.expert_capacity > 0) add("moe-expert-capacity-factor", number_words(m.expert_capacity));
+    if (m.fills_capacity) flag("moe-pad-expert-input-to-capacity", true);
   }
   if (setting.routes_among_ranks()) {
     settings.push_back({"expert-imbalance", imbalance_words(question.expert_imbalance),
@@ -333,6 +337,11 @@ std::vector<std::string> megatron_notes(const FitQuestion& question) {
         (share == 1 ? "an even share" : number_words(share) + " of an even share") +
         "; what a real router gives a rank varies from step to step, and activations "
         "with it (--expert-imbalance)");
+  }
+  if (question.megatron->stage.model.fills_capacity) {
+    notes.emplace_back(
+        "each expert gets as many tokens as it has room for, whatever the router does "
+        "(--moe-pad-expert-input-to-capacity): imbalance plays no part");
   }
   if (question.megatron->stage.model.fp8.is_on()) {
     notes.emplace_back(

@@ -217,6 +217,28 @@ TEST(MegatronQuestion, WhereNoRouterDecidesThereIsOnePeak) {
   }
 }
 
+// Nor where experts are filled up to what they have room for.
+TEST(MegatronQuestion, ExpertsThatAreFilledUpAreNotImbalanced) {
+  const std::string divided =
+      "--num-experts 4 --moe-router-topk 1 --moe-grouped-gemm --disable-bias-linear "
+      "--expert-model-parallel-size 4 --moe-expert-capacity-factor 1.5 ";
+  const auto dropped = answer(*question(divided, 4));
+  ASSERT_TRUE(dropped) << dropped.error().to_string();
+  EXPECT_TRUE(dropped->memory.peak_allocated_interval);
+  EXPECT_EQ(setting_of(dropped->settings, "moe-expert-capacity-factor"), "1.5");
+  auto filled = question(divided + "--moe-pad-expert-input-to-capacity", 4);
+  ASSERT_TRUE(filled) << filled.error().to_string();
+  const auto answered = answer(*filled);
+  ASSERT_TRUE(answered) << answered.error().to_string();
+  EXPECT_FALSE(answered->memory.peak_allocated_interval);
+  EXPECT_EQ(setting_of(answered->settings, "moe-pad-expert-input-to-capacity"), "true");
+  ASSERT_TRUE(filled->set("expert-imbalance", "1.2"));
+  const auto refused = answer(*filled);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("has room for"), std::string::npos)
+      << refused.error().to_string();
+}
+
 // A parameter for each part of a head, shared by all heads of a layer; their inputs are kept.
 TEST(MegatronQuestion, NormsOfHeadsAreRead) {
   const auto plain = question("--normalization RMSNorm");

@@ -22,9 +22,9 @@ struct MegatronSetting {
   // That are computed side by side.
   [[nodiscard]] int64_t batches() const { return data.data_ranks / stage.rank.context; }
   // Whether a router decides how many tokens this rank's experts get: a rank with all experts gets
-  // all tokens.
+  // all tokens, and experts that are filled up to their capacity get that.
   [[nodiscard]] bool routes_among_ranks() const {
-    return stage.model.experts > 0 && stage.rank.expert > 1;
+    return stage.model.experts > 0 && stage.rank.expert > 1 && !stage.model.fills_capacity;
   }
 
   // REQUIRES: a stage of layers_by_stage.
