@@ -358,7 +358,8 @@ Verb fit_verb() {
         "file divides it, that way alone"},
        {"engine", "NAME",
         "megatron: Megatron-LM runs the model; --method says one setting (tp:4,pp:8,vpp:2,cp:2,"
-        "ep:8,etp:1,dp:2,distopt), else all are searched"},
+        "ep:8,etp:1,dp:2,distopt,fp8), else all are searched, with --mixed-precision any in FP8, "
+        "too"},
        {"smallest", "",
         "the least hardware that does it: of every known GPU, or of --device, up to --gpus of it "
         "in a machine (8)"},

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 16> kOfRuns{
     "placements", "search", "timeline",    "expert-imbalance"};
 // And those of them that say a run which a file says else, or a search.
 constexpr std::array<std::string_view, 1> kOfFiles{"grad-accum"};
-constexpr std::array<std::string_view, 2> kOfModels{"method", "global-batch"};
+constexpr std::array<std::string_view, 3> kOfModels{"method", "global-batch", "mixed-precision"};
 
 Result<void> check_flags(const Words& words, std::span<const std::string_view> more,
                          const char* with) {
@@ -91,10 +91,23 @@ Result<fit::FitAnswer> answer_setting(fit::FitQuestion question, const Words& wo
   return answer;
 }
 
+// Weights have the type of --dtype, and masters beside them; what is left to look at is FP8.
+Result<void> check_precision(const Words& words) {
+  if (!words.has("mixed-precision")) return {};
+  if (words.value("mixed-precision") != "any") {
+    return Error{ErrorCode::usage, "Megatron-LM's weights have the type of --dtype",
+                 "--mixed-precision", "any looks at FP8, too; or leave it out"};
+  }
+  if (!words.has("method")) return {};
+  return Error{ErrorCode::usage, "any is for a search, and --method names one setting",
+               "--mixed-precision", "leave it out; fp8 is a word of --method: tp:2,dp:4,fp8"};
+}
+
 // The model that the words name, without what divides it.
 Result<fit::MegatronModel> model_of(const Words& words, const Console& console,
                                     std::optional<int64_t> gpus) {
   HEADROOM_TRY(check_flags(words, kOfModels, "--engine megatron"));
+  HEADROOM_TRY(check_precision(words));
   if (words.has("from")) {
     return Error{ErrorCode::usage, "a file of Megatron-LM's arguments names its engine itself",
                  "--from", "leave --engine out, or --from"};

@@ -31,6 +31,7 @@ FitQuestion stage_question(const Scenario& any, const engines::MegatronArguments
       (model.vocabulary.value_or(1) + multiple - 1) / multiple * multiple;
   setting.data = {.gradients = setting.data.gradients};
   setting.layers_by_stage.clear();
+  setting.stage.model.fp8 = {.recipe = d.fp8_recipe()};
   question.batch = d.micro_batch;
   question.checkpointing = {};
   question.checkpointing.kind = d.recomputation;
@@ -149,7 +150,7 @@ double least_share(double elements, int64_t ranks, double tensors, int64_t chunk
 }  // namespace
 
 MegatronBounds::LoadKey MegatronBounds::load_key(const MegatronDivision& d) {
-  return {d.tensor, d.context, d.expert, d.expert_tensor, d.micro_batch, d.recomputation};
+  return {d.tensor, d.context, d.expert, d.expert_tensor, d.micro_batch, d.recomputation, d.fp8};
 }
 
 MegatronBounds::CountKey MegatronBounds::count_key(const MegatronDivision& d, Place place) {

@@ -73,7 +73,7 @@ class MegatronBounds {
   enum class Place : uint8_t { only, first, middle, last };
 
  private:
-  using LoadKey = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, CheckpointingKind>;
+  using LoadKey = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, CheckpointingKind, bool>;
   using CountKey = std::tuple<int64_t, int64_t, int64_t, Place>;
   struct Counts {
     Count one, two;  // of one layer and of two

@@ -20,6 +20,10 @@ namespace {
 constexpr int64_t kMachine = 8;  // GPUs of one, where nobody says
 constexpr const char* kLink = "ib-400g";
 constexpr size_t kMostTooFast = 4;  // rows of what is faster and does not fit
+constexpr std::string_view kFp8Changes =
+    "fp8 changes what is trained: products read operands of eight bits, scaled by the largest "
+    "values of steps before (--fp8-format hybrid, delayed scaling); weights, gradients and states "
+    "keep their types, and each weight is kept in FP8 besides";
 
 // A step's time needs to know how GPUs are joined.
 Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
@@ -93,9 +97,17 @@ Result<std::vector<MethodRow>> rows_of(const Scenario& any, const StepTimer& tim
   return rows;
 }
 
-Result<std::vector<MegatronDivision>> divisions_of(const MegatronModel& model, int64_t gpus) {
+bool has_fp8(const Scenario& scenario) {
+  return scenario.device->vendor == device::Vendor::nvidia &&
+         op::multiplies_fp8(MegatronDivision{.fp8 = true}.fp8_recipe(),
+                            scenario.train.environment.compute_capability);
+}
+
+Result<std::vector<MegatronDivision>> divisions_of(const MegatronModel& model, int64_t gpus,
+                                                   bool any_precision) {
   HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(model.question, gpus));
   DivisionsAsked asked{.gpus = gpus, .devices_per_node = cluster.devices_per_node};
+  asked.any_precision = any_precision;
   if (model.question.given.contains("batch")) asked.micro_batch = model.question.batch;
   if (model.question.given.contains("checkpointing")) {
     asked.recomputation = model.question.checkpointing.kind;
@@ -117,6 +129,12 @@ Result<void> describe(const MegatronModel& model, const Scenario& scenario, cons
   answer.dtype = model.model.type;
   answer.notes = megatron_notes(scenario.question);
   answer.notes.push_back(megatron_time_note(timer, scenario));
+  if (model.question.any_precision) {
+    answer.notes.push_back(has_fp8(scenario) ? std::string(kFp8Changes)
+                                             : scenario.device->name +
+                                                   " has no products in FP8: settings are in " +
+                                                   model.model.type + " alone");
+  }
   answer.warnings = calibration_warnings(scenario, timer.measured_device());
   for (const auto* warnings : {&scenario.warnings, &model.warnings}) {
     answer.warnings.insert(answer.warnings.end(), warnings->begin(), warnings->end());
@@ -155,6 +173,7 @@ Result<FitQuestion> setting_question(const MegatronModel& model, const MegatronD
   // The division says them, and comes before what stood for all.
   question.given.erase("batch");
   question.given.erase("checkpointing");
+  question.any_precision = false;
   return megatron_question(std::move(question), setting_arguments(model, division),
                            model.question.model, division.gpus());
 }
@@ -172,13 +191,16 @@ Result<Emitted> emit_setting(const MegatronModel& model, const MegatronDivision&
 
 Result<MegatronChoice> choose_megatron(const MegatronModel& model, int64_t gpus,
                                        const SearchProgress& progress) {
-  HEADROOM_ASSIGN(const std::vector<MegatronDivision> divisions, divisions_of(model, gpus));
+  HEADROOM_ASSIGN(std::vector<MegatronDivision> divisions, divisions_of(model, gpus, false));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(model.question.calibration));
   const MegatronQuestions questions = [&](const MegatronDivision& division) {
     return setting_question(model, division);
   };
   HEADROOM_ASSIGN(const FitQuestion some, questions(divisions.front()));
   HEADROOM_ASSIGN(const Scenario any, resolve(some));
+  if (model.question.any_precision && has_fp8(any)) {
+    HEADROOM_ASSIGN(divisions, divisions_of(model, gpus, true));
+  }
   const MegatronBounds bounds = MegatronBounds::make(any, timer, model.model, divisions, progress);
   MegatronSearch search(any, timer, questions, bounds, divisions);
   HEADROOM_TRY(search.run(progress));

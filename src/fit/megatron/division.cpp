@@ -114,6 +114,10 @@ class Lister {
       for (const bool distributed : {false, true}) {
         if (distributed && d.holders() == 1) continue;
         d.distributed_optimizer = distributed;
+        d.fp8 = false;
+        all_.push_back(d);
+        if (!asked_.any_precision) continue;
+        d.fp8 = true;
         all_.push_back(d);
       }
     }
@@ -140,10 +144,11 @@ struct SwitchWord {
   bool MegatronDivision::*field;
 };
 constexpr std::array kSwitches{SwitchWord{"ends", &MegatronDivision::ends_are_layers},
-                               SwitchWord{"distopt", &MegatronDivision::distributed_optimizer}};
+                               SwitchWord{"distopt", &MegatronDivision::distributed_optimizer},
+                               SwitchWord{"fp8", &MegatronDivision::fp8}};
 constexpr const char* kWords =
     "tp:N, pp:N, vpp:N (chunks of a stage), cp:N, ep:N, etp:N, dp:N, ends (embedding and loss are "
-    "a layer each), distopt, with commas between";
+    "a layer each), distopt, fp8 (products), with commas between";
 
 // 0 in what nobody said.
 Result<void> read_word(std::string_view word, MegatronDivision& d) {
@@ -259,6 +264,9 @@ MegatronArguments divided(MegatronArguments model, const MegatronDivision& divis
   // What hides collectives, as runs have it.
   model.overlap_grad_reduce = division.holders() > 1;
   model.overlap_param_gather = division.distributed_optimizer;
+  if (!division.fp8) return model;
+  model.fp8_format = "hybrid";
+  model.fp8_recipe = op::name_of(division.fp8_recipe());
   return model;
 }
 

@@ -31,6 +31,7 @@ struct MegatronDivision {
   int64_t data = 1;              // ranks with sequences of their own
   bool ends_are_layers = false;  // embedding and loss count as one each where stages share layers
   bool distributed_optimizer = false;
+  bool fp8 = false;  // of products, by the recipe that Megatron-LM takes where none is said
   int64_t micro_batch = 1;
   CheckpointingKind recomputation = CheckpointingKind::none;  // selective: attention's core
   bool operator==(const MegatronDivision&) const = default;
@@ -38,6 +39,9 @@ struct MegatronDivision {
   [[nodiscard]] int64_t gpus() const { return tensor * stages * context * data; }
   // That hold the same parameters.
   [[nodiscard]] int64_t holders() const { return data * context; }
+  [[nodiscard]] op::Fp8Recipe fp8_recipe() const {
+    return fp8 ? op::Fp8Recipe::delayed : op::Fp8Recipe::none;
+  }
 };
 
 // Layers of a stage that is no end of the pipeline; both ends have one less where they count as
@@ -63,6 +67,7 @@ struct DivisionsAsked {
   int64_t devices_per_node = 8;
   std::optional<int64_t> micro_batch = std::nullopt;
   std::optional<CheckpointingKind> recomputation = std::nullopt;
+  bool any_precision = false;  // FP8, too
 };
 // `model` has a global batch. In the order of the fields, small first.
 [[nodiscard]] std::vector<MegatronDivision> megatron_divisions(

@@ -102,10 +102,28 @@ TEST(MegatronDivision, WhatIsGivenIsNotVaried) {
   }
 }
 
+// Each of them, as Megatron-LM has it where nobody says the recipe.
+TEST(MegatronDivision, ProductsInFp8AreLookedAtWhereTheyAreAsked) {
+  DivisionsAsked asked{.gpus = 4, .devices_per_node = 4};
+  const auto plain = megatron_divisions(small_model(), asked);
+  asked.any_precision = true;
+  const auto both = megatron_divisions(small_model(), asked);
+  EXPECT_EQ(both.size(), 2 * plain.size());
+  for (MegatronDivision d : plain) {
+    EXPECT_TRUE(divided(small_model(), d).fp8_format.empty());
+    d.fp8 = true;
+    EXPECT_TRUE(std::ranges::find(both, d) != both.end()) << flags_of(d);
+    const auto arguments = divided(small_model(), d);
+    EXPECT_EQ(arguments.fp8_format, "hybrid");
+    EXPECT_EQ(arguments.fp8_recipe, engines::MegatronArguments().fp8_recipe);
+  }
+}
+
 TEST(MegatronDivision, WordsSayTheWhole) {
   for (const auto& [model, gpus] :
        {std::pair{small_model(), int64_t{8}}, std::pair{small_mixture(), int64_t{8}}}) {
-    for (MegatronDivision d : megatron_divisions(model, {.gpus = gpus})) {
+    const DivisionsAsked asked{.gpus = gpus, .any_precision = true};
+    for (MegatronDivision d : megatron_divisions(model, asked)) {
       const auto back = parse_division(division_words(d), gpus);
       ASSERT_TRUE(back) << division_words(d) << back.error().to_string();
       d.micro_batch = 1;
@@ -118,7 +136,7 @@ TEST(MegatronDivision, WordsSayTheWhole) {
 
 TEST(MegatronDivision, OtherWordsAreRefused) {
   for (const char* words : {"", "tp", "tp:0", "tp:-2", "tp:2,tp:2", "fsdp2:8", "distopt,distopt",
-                            "tp:2,", "pp:99999999", "tp:65536,pp:65536", "tp:2x"}) {
+                            "tp:2,", "fp8,fp8", "pp:99999999", "tp:65536,pp:65536", "tp:2x"}) {
     EXPECT_FALSE(parse_division(words, std::nullopt)) << words;
   }
   EXPECT_FALSE(parse_division("tp:3", 8));

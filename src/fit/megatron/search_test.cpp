@@ -27,6 +27,7 @@ struct Space {
   const char* dtype = "bf16";
   const char* link = "ib-200g";
   double least_part_of_seconds = 0.8;  // that the bound says, in the mean
+  bool any_precision = false;
 };
 
 const std::string kDense = R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,
@@ -57,6 +58,8 @@ const std::vector<Space>& spaces() {
       // A gather of parameters that outlasts many micro-batches.
       {"slow network", kDense, "rtx-4090", 4, 2, "64", "2048", "bf16", "roce-10g", 0.4},
       {"none fits", kDense, "rtx-4090,memory=3GiB", 2, 1, "8", "4096"},
+      {"precisions", kDense, "rtx-4090,memory=11GiB", 4, 1, "8", "4096", "bf16", "ib-200g", 0.8,
+       true},
   };
   return kSpaces;
 }
@@ -79,6 +82,9 @@ class MegatronSearchTest : public testing::Test {
     EXPECT_TRUE(question.set("seq", space.seq));
     EXPECT_TRUE(question.set("dtype", space.dtype));
     EXPECT_TRUE(question.set("global-batch", space.global_batch));
+    if (space.any_precision) {
+      EXPECT_TRUE(question.set("mixed-precision", "any"));
+    }
     if (space.nodes > 1) {
       EXPECT_TRUE(question.set("nodes", std::to_string(space.nodes)));
       EXPECT_TRUE(question.set("link", space.link));
@@ -186,8 +192,9 @@ TEST_F(MegatronSearchTest, FindsWhatGoingThroughAllFinds) {
     const MegatronModel model = model_of(space);
     const auto timer = StepTimer::make("");
     ASSERT_TRUE(timer);
-    const auto listed = megatron_divisions(
-        model.model, {.gpus = space.gpus, .devices_per_node = space.gpus / space.nodes});
+    DivisionsAsked asked{.gpus = space.gpus, .devices_per_node = space.gpus / space.nodes};
+    asked.any_precision = space.any_precision;
+    const auto listed = megatron_divisions(model.model, asked);
     ASSERT_GT(listed.size(), 50U);
     const auto some = setting_question(model, listed.front());
     ASSERT_TRUE(some) << some.error().to_string();
@@ -261,7 +268,7 @@ TEST_F(MegatronSearchTest, WhatCannotBeAskedIsCounted) {
 // A row is what its flags answer, and what --emit writes is read back as the same setting with the
 // same answer.
 TEST_F(MegatronSearchTest, RowsAreAnswersAndFilesAreRows) {
-  for (const size_t index : {0U, 2U, 4U}) {
+  for (const size_t index : {0U, 2U, 4U, 7U}) {
     const Space& space = spaces()[index];
     MegatronModel model = model_of(space);
     model.question.timeline = true;
@@ -317,6 +324,25 @@ TEST_F(MegatronSearchTest, WhatIsSaidIsNotSearched) {
   ASSERT_TRUE(choice) << choice.error().to_string();
   for (const MethodRow& row : choice->answer.rows) {
     EXPECT_NE(row.flags.find("--batch 2 --checkpointing full"), std::string::npos) << row.flags;
+  }
+}
+
+// Of a device that has products in FP8; another has a note in their place.
+TEST_F(MegatronSearchTest, PrecisionsAreLookedAtWhereTheDeviceHasThem) {
+  Space space = spaces().back();
+  for (const auto& [device, has_fp8] :
+       {std::pair{"h100-sxm-80gb", true}, {"a100-sxm-80gb", false}}) {
+    space.device = device;
+    const auto choice = choose_megatron(model_of(space), space.gpus);
+    ASSERT_TRUE(choice) << choice.error().to_string();
+    EXPECT_EQ(choice->first.fp8, has_fp8) << device;
+    const auto has_note = [&](const char* words) {
+      return std::ranges::any_of(choice->answer.notes, [&](const std::string& note) {
+        return note.find(words) != std::string::npos;
+      });
+    };
+    EXPECT_EQ(has_note("fp8 changes what is trained"), has_fp8) << device;
+    EXPECT_EQ(has_note("has no products in FP8"), !has_fp8) << device;
   }
 }
 
