@@ -35,12 +35,11 @@ CASES = {
     "layout": "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ettt|(tt|)*2tL' --global-batch-size 32",
 }
 # Of --engine megatron on 16 GPUs: what --method says, and what Megatron-LM makes of it: ranks of tensors, stages, parts
-# on a rank, ranks of sequences, of experts and of data, whether the optimizer is shared out.
+# on a rank, ranks of sequences, of experts and of data, whether the optimizer is shared out, products in FP8.
 NAMED = {
-    "meta-llama/Llama-3.1-8B": ("tp:4,pp:2,vpp:2,cp:2,distopt", "4 2 2 2 1 1 True"),
-    "mistralai/Mixtral-8x7B-v0.1": ("pp:4,vpp:2,ep:4,dp:4,distopt", "1 4 2 1 4 4 True"),
-    "Qwen/Qwen3-14B": ("tp:4,pp:2,dp:2,fp8,distopt", "4 2 None 1 1 2 True"),
-    "openai-community/gpt2": ("tp:2,pp:2,dp:4", "2 2 None 1 1 4 False"),
+    "meta-llama/Llama-3.1-8B": ("tp:4,pp:2,vpp:2,cp:2,distopt,fp8", "4 2 2 2 1 1 True hybrid"),
+    "mistralai/Mixtral-8x7B-v0.1": ("pp:4,vpp:2,ep:4,dp:4,distopt", "1 4 2 1 4 4 True None"),
+    "openai-community/gpt2": ("tp:2,pp:2,dp:4", "2 2 None 1 1 4 False None"),
 }
 # What a config.json says nothing of.
 BESIDE = "--tokenizer-type NullTokenizer --mock-data --train-iters 10 --lr 3e-4"
@@ -130,5 +129,6 @@ def test_megatron_s_own_parser_reads_the_same(case, parsed):
 @pytest.mark.parametrize("model", NAMED)
 def test_megatron_s_own_checks_pass_a_named_setting(model, parsed):
     names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
-             "context_parallel_size", "expert_model_parallel_size", "data_parallel_size", "use_distributed_optimizer")
+             "context_parallel_size", "expert_model_parallel_size", "data_parallel_size", "use_distributed_optimizer",
+             "fp8")
     assert [parsed[model][name] for name in names] == NAMED[model][1].split()
