@@ -206,7 +206,8 @@ constexpr std::array<Field, 63> kFields{{
     {{"dtype", "TYPE", "of the weights: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) { return choose("dtype", w, kDtypes, q.dtype); }},
     {{"mixed-precision", "TYPE",
-      "autocast over fp32 weights: none, bf16, fp16; with --gpus and --smallest any: 16-bit "
+      "autocast over fp32 weights (of ZeRO DeepSpeed's own 16 bits): none, bf16, fp16; with --gpus "
+      "and --smallest any: 16-bit "
       "weights, mixed precision and fp32 beside one another, which changes what is trained"},
      [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",
@@ -215,7 +216,8 @@ constexpr std::array<Field, 63> kFields{{
       "zero1:N, zero2:N, zero3:N (DeepSpeed's), fsdp2:N, fsdp1:N, lora,fsdp2:N, lora,tp:N, "
       "qlora,fsdp2:N; of N times M: "
       "fsdp2:N,replicate:M (hybrid sharding); tp:N (tensor parallelism), fsdp2:M,tp:N, ddp:M,tp:N; "
-      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); fsdp2:M,ep:N (N of M share "
+      "fsdp2:M,cp:N (N share each sequence, as context_parallel has it); fsdp2:M,ep:N (N of M "
+      "share "
       "a mixture's experts out); gemini:N, gemini:M,tp:N "
       "(Colossal-AI's); pp:N, pp:N,vpp:M (PyTorch's pipelines)"},
      [](FitQuestion& q, std::string_view w) { return set_method(w, q); }},

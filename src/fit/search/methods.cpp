@@ -11,6 +11,7 @@
 #include "fit/scenario/errors.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
+#include "fit/scenario/zero.h"
 #include "fit/search/alternatives.h"
 #include "fit/search/candidate.h"
 #include "fit/search/network.h"
@@ -457,6 +458,11 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
     return row.question.kbit_preparation != question.kbit_preparation;
   });
   if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
+  const bool has_deepspeeds_half = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
+    return row.reason.empty() && is_zero(row.question.division) &&
+           row.question.mixed_precision != MixedPrecision::none;
+  });
+  if (has_deepspeeds_half) answer.notes.emplace_back(kDeepSpeedsHalf);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   const bool has_pipelines = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
     return row.reason.empty() && row.method.find("pp:") != std::string::npos;

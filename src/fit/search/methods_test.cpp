@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fit/fit.h"
+#include "fit/scenario/zero.h"
 
 namespace headroom::fit {
 namespace {
@@ -388,6 +389,28 @@ TEST(Methods, WeightsThatAreGivenAreHeld) {
   const auto half = choose_method(question, 2);
   ASSERT_TRUE(half);
   EXPECT_EQ(precisions_in(*half, ""), (std::set<std::string>{"--dtype fp16"}));
+}
+
+// Of ZeRO it is DeepSpeed's own, so that its rows are those of weights in 16 bits.
+TEST(Methods, MixedPrecisionHasRowsOfZero) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "bf16"));
+  const auto mixed = choose_method(question, 2);
+  ASSERT_TRUE(mixed) << mixed.error().to_string();
+  EXPECT_EQ(std::ranges::count(mixed->notes, kDeepSpeedsHalf), 1);
+  ASSERT_TRUE(question.set("mixed-precision", "none"));
+  ASSERT_TRUE(question.set("dtype", "bf16"));
+  const auto half = choose_method(question, 2);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(std::ranges::count(half->notes, kDeepSpeedsHalf), 0);
+  for (const char* method : {"zero1:2", "zero2:2", "zero3:2", "ddp:2"}) {
+    const auto a = std::ranges::find(mixed->rows, method, &MethodRow::method);
+    const auto b = std::ranges::find(half->rows, method, &MethodRow::method);
+    ASSERT_TRUE(a != mixed->rows.end() && b != half->rows.end());
+    EXPECT_EQ(a->reason, "") << method;
+    EXPECT_EQ(a->peak_allocated == b->peak_allocated, method != std::string("ddp:2")) << method;
+  }
 }
 
 TEST(Methods, ADeviceWithoutBf16HasFp16) {
