@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -12,11 +13,11 @@
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/zero.h"
-#include "fit/search/alternatives.h"
 #include "fit/search/candidate.h"
 #include "fit/search/network.h"
 #include "fit/search/precision.h"
 #include "fit/search/search.h"
+#include "fit/search/within_ways.h"
 #include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
 #include "fit/time/step_timer.h"
@@ -142,9 +143,9 @@ struct Way {
 };
 
 constexpr const char* kSchedulesChosen =
-    "of each pipeline that could come first by it the fastest schedule: 1F1B and zero-bubble, "
-    "either interleaved too (vpp:2, vpp:4), zbv and dualpipev (--pipeline-schedule NAME holds it "
-    "still)";
+    "of each pipeline that could come first by it the fastest schedule, together with its "
+    "micro-batch where that is open: 1F1B and zero-bubble, either interleaved too (vpp:2, vpp:4), "
+    "zbv and dualpipev (--pipeline-schedule NAME holds it still)";
 constexpr const char* kNothingPrepared =
     "of the quantized model nothing is prepared in float32 in any row (--kbit-preparation none), "
     "since FSDP and ZeRO leave it so; on one GPU all is, unless told otherwise";
@@ -272,11 +273,11 @@ Result<void> check_imbalance(const FitQuestion& question, const std::vector<Meth
                        "leave it out");
 }
 
-// Every setting was predicted, but for those that cannot be asked.
 Searched searched_by(const SearchState& state) {
   return {.settings = state.predicted + state.passed_over,
           .predicted = state.predicted,
-          .refused = state.passed_over};
+          .beaten = state.beaten,
+          .refused = state.passed_over - state.beaten};
 }
 
 // The batch of a search's answer is its first row's.
@@ -286,12 +287,9 @@ void add_batch_search(MethodsAnswer& answer) {
     answer.batch = first.batch;
     answer.grad_accum = first.grad_accum;
   }
-  answer.notes.push_back(
-      "of each way the fastest micro-batch that fits for sure, of all that "
-      "divide the global batch: " +
-      std::to_string(answer.searched.predicted) +
-      " settings were predicted (--batch N holds "
-      "it still)");
+  answer.notes.emplace_back(
+      "of each way the fastest micro-batch that fits for sure, of all that divide the global batch "
+      "(--batch N holds it still)");
 }
 
 }  // namespace
@@ -396,9 +394,7 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   const auto try_all = [&](std::vector<Candidate>& some) {
     fill_all(scenario, timer, some, count);
-    if (!searches_within_ways) return;
-    if (leaves_batch_open(scenario)) choose_batches(scenario, timer, some, count);
-    choose_schedules(scenario, timer, some, count);
+    if (searches_within_ways) choose_within_ways(scenario, timer, some, count);
   };
   try_all(candidates);
   const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
@@ -412,6 +408,8 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
     std::ranges::move(offloaded, std::back_inserter(candidates));
   }
   std::ranges::stable_sort(candidates, comes_before);
+  const size_t shown = searches_within_ways ? candidates.size() : 1;
+  find_largest_batches(std::span(candidates).first(std::min(shown, candidates.size())), count);
   std::vector<MethodRow> rows;
   for (Candidate& candidate : candidates) {
     candidate.row.question = std::move(candidate.question);

@@ -8,8 +8,8 @@
 // open; in one precision, unless the question asks for several (precision.h). A tensor-parallel
 // group and a pipeline have one batch among them, so they accumulate as many: a step has the same
 // sequences whichever way. Where a global batch
-// leaves the micro-batch open, of each way the fastest that fits for sure of all micro-batches that
-// divide a rank's sequences is the row, found by predicting every one. Each is predicted as
+// leaves the micro-batch open, and in pipelines the schedule, of each way the fastest that fits for
+// sure is the row (within_ways.h). Each is predicted as
 // fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
 // fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
 // what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
@@ -49,9 +49,9 @@ struct Asked {
 struct Searched {
   int64_t settings = 0;
   int64_t predicted = 0;  // step by step
-  // Not, by what was counted alone (megatron/bounds.h):
+  // Not, by what was counted alone (megatron/bounds.h, within_ways.h):
   int64_t too_large = 0;  // needs more than the device has
-  int64_t beaten = 0;     // one that fits is no slower and has as much room
+  int64_t beaten = 0;     // one that fits is no slower, and of Megatron-LM's has as much room
   int64_t refused = 0;    // cannot be asked
 };
 
@@ -91,7 +91,7 @@ Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& a
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
 // `searches_within_ways`: of each way the fastest micro-batch and the fastest schedule, if the
-// question leaves them open.
+// question leaves them open, and the largest batch of each row; else of the first alone.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus, bool searches_within_ways,

@@ -162,6 +162,58 @@ TEST(Methods, NoScheduleIsFasterThanTheOneChosen) {
   EXPECT_DOUBLE_EQ(alone->time->step_seconds.expected, fastest);
 }
 
+// Why with_other_schedules() has no GPipe: wherever it lies, it takes as long and needs no less.
+TEST(Methods, GPipeIsNeverAheadOf1F1B) {
+  FitQuestion question = pipelined_question();
+  question.search = false;
+  for (const char* const method : {"pp:2", "pp:4", "fsdp2:2,pp:2"}) {
+    for (const char* const micro_batches : {"4", "8", "16"}) {
+      for (const char* const checkpointing : {"none", "selective", "full"}) {
+        FitQuestion asked = question;
+        ASSERT_TRUE(asked.set("method", method));
+        ASSERT_TRUE(asked.set("nodes", method == std::string("pp:2") ? "2" : "4"));
+        ASSERT_TRUE(asked.set("grad-accum", micro_batches));
+        ASSERT_TRUE(asked.set("checkpointing", checkpointing));
+        const auto one_by_one = answer(asked);
+        ASSERT_TRUE(asked.set("pipeline-schedule", "gpipe"));
+        const auto all_at_once = answer(asked);
+        ASSERT_TRUE(one_by_one && all_at_once) << method << " " << micro_batches;
+        EXPECT_GE(all_at_once->memory.peak_allocated, one_by_one->memory.peak_allocated) << method;
+        EXPECT_GE(all_at_once->time->step_seconds.expected,
+                  one_by_one->time->step_seconds.expected * (1 - 1e-9))
+            << method << " " << micro_batches << " " << checkpointing;
+      }
+    }
+  }
+}
+
+// A schedule and a micro-batch that are best together: under 1F1B another micro-batch is.
+TEST(Methods, AMicroBatchAndAScheduleAreChosenTogether) {
+  FitQuestion question = pipelined_question();
+  question.given.erase("batch");
+  question.batch = 1;
+  question.seq = 1024;
+  ASSERT_TRUE(question.set("link", "eth-10g"));
+  ASSERT_TRUE(question.set("global-batch", "16"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const MethodRow& first = chosen->rows.front();
+  FitQuestion held = question;
+  ASSERT_TRUE(held.set("pipeline-schedule", "1f1b"));
+  const auto under_1f1b = choose_method(held, 4);
+  ASSERT_TRUE(under_1f1b);
+  const auto same_way = std::ranges::find(under_1f1b->rows, "pp:4", &MethodRow::method);
+  ASSERT_NE(same_way, under_1f1b->rows.end());
+  EXPECT_TRUE(first.method.starts_with("pp:4")) << first.flags;
+  EXPECT_NE(first.batch, same_way->batch) << first.flags;
+  held = same_way->question;
+  held.global_batch.reset();
+  ASSERT_TRUE(held.set("pipeline-schedule", first.schedule));
+  const auto one_after_another = answer(held);
+  ASSERT_TRUE(one_after_another) << one_after_another.error().to_string();
+  EXPECT_LT(first.time->step_seconds.expected, one_after_another->time->step_seconds.expected);
+}
+
 TEST(Methods, AScheduleThatIsAskedForStays) {
   FitQuestion question = pipelined_question();
   ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
@@ -326,7 +378,8 @@ TEST(Methods, WhoWaitsIsTold) {
   }
   EXPECT_EQ(states.back().done, states.back().of);
   EXPECT_EQ(states.back().predicted, chosen->searched.predicted);
-  EXPECT_EQ(states.back().passed_over, chosen->searched.refused);
+  EXPECT_EQ(states.back().passed_over, chosen->searched.refused + chosen->searched.beaten);
+  EXPECT_GT(chosen->searched.beaten, 0);
   EXPECT_EQ(settings, chosen->searched.settings);
   // tp:16 is more than there are heads; every other way has several micro-batches.
   EXPECT_GT(chosen->searched.refused, 0);
