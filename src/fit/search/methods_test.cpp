@@ -8,6 +8,7 @@
 
 #include "fit/fit.h"
 #include "fit/scenario/zero.h"
+#include "fit/search/divisions.h"
 
 namespace headroom::fit {
 namespace {
@@ -24,10 +25,11 @@ FitQuestion small_question() {
 TEST(Methods, EveryDivisorIsAGroupOnce) {
   EXPECT_EQ(divisions_among(8),
             (std::vector<std::string>{"ddp:8", "zero1:8", "zero2:8", "zero3:8", "fsdp2:8",
-                                      "fsdp2:4,replicate:2", "fsdp2:2,replicate:4"}));
-  EXPECT_EQ(divisions_among(2),
-            (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2", "fsdp2:2"}));
-  EXPECT_EQ(divisions_among(7).size(), 5U);
+                                      "fsdp2:4,replicate:2", "fsdp2:2,replicate:4", "fsdp1:8",
+                                      "fsdp1:4,replicate:2", "fsdp1:2,replicate:4"}));
+  EXPECT_EQ(divisions_among(2), (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2",
+                                                          "fsdp2:2", "fsdp1:2"}));
+  EXPECT_EQ(divisions_among(7).size(), 6U);
 }
 
 TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
@@ -41,15 +43,27 @@ TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
 
 TEST(Methods, SequencesAreDividedWithinFullyShardAndItsStages) {
   EXPECT_EQ(sequence_divisions_among(16, 8),
-            (std::vector<std::string>{"fsdp2:2,tp:8", "fsdp2:4,tp:4", "fsdp2:2,tp:4,pp:2",
-                                      "fsdp2:8,tp:2", "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
-  EXPECT_EQ(sequence_divisions_among(4, 8), (std::vector<std::string>{"tp:4", "fsdp2:2,tp:2"}));
+            (std::vector<std::string>{"ddp:2,tp:8", "fsdp2:2,tp:8", "ddp:4,tp:4", "fsdp2:4,tp:4",
+                                      "fsdp2:2,tp:4,pp:2", "ddp:8,tp:2", "fsdp2:8,tp:2",
+                                      "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
+  EXPECT_EQ(sequence_divisions_among(4, 8),
+            (std::vector<std::string>{"tp:4", "ddp:2,tp:2", "fsdp2:2,tp:2"}));
 }
 
 TEST(Methods, SequencesAreSharedAmongSomeOrAll) {
   EXPECT_EQ(context_divisions_among(8),
             (std::vector<std::string>{"fsdp2:1,cp:8", "fsdp2:2,cp:4", "fsdp2:4,cp:2"}));
   EXPECT_TRUE(context_divisions_among(1).empty());
+}
+
+TEST(Methods, SequencesAreSharedBesideEveryOtherDivision) {
+  using Ways = std::vector<WayToDivide>;
+  EXPECT_EQ(shared_divisions_among(4, 8), (Ways{{"fsdp2:1,replicate:2,cp:2", false},
+                                                {"fsdp2:1,cp:2,pp:2", false},
+                                                {"fsdp2:1,cp:2,tp:2", true}}));
+  const Ways eight = shared_divisions_among(8, 2);
+  EXPECT_EQ(std::ranges::count(eight, WayToDivide{"fsdp2:1,cp:2,tp:2,pp:2", true}), 1);
+  EXPECT_EQ(std::ranges::count(eight, WayToDivide{"fsdp2:1,cp:2,tp:4", true}), 0);
 }
 
 // Asked for, sequences are divided in every way with tensor parallelism; refused, in none.
@@ -74,7 +88,8 @@ TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
   };
   const auto [plain, divided] = divided_rows("");
   EXPECT_EQ(plain, 5);
-  EXPECT_EQ(divided, 4);  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2
+  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2, ddp:2,tp:4, ddp:4,tp:2
+  EXPECT_EQ(divided, 6);
   EXPECT_EQ(divided_rows("true"), std::pair(int64_t{0}, divided));
   EXPECT_EQ(divided_rows("false"), std::pair(plain, int64_t{0}));
 }
@@ -214,6 +229,43 @@ TEST(Methods, AMicroBatchAndAScheduleAreChosenTogether) {
   EXPECT_LT(first.time->step_seconds.expected, one_after_another->time->step_seconds.expected);
 }
 
+// Sequences that are better shared are shared beside every other division, too.
+TEST(Methods, WhereSharingSequencesComesFirstItIsTriedBesideTheOthers) {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
+  const auto shared_beside = [&](const char* seq) {
+    EXPECT_TRUE(question.set("seq", seq));
+    const auto chosen = choose_method(question, 8);
+    EXPECT_TRUE(chosen) << chosen.error().to_string();
+    return std::ranges::count_if(chosen->rows, [](const MethodRow& row) {
+      return row.question.context_ranks > 1 &&
+             row.question.replicas * row.question.tensor_ranks * row.question.stages > 1;
+    });
+  };
+  EXPECT_EQ(shared_beside("1024"), 0);
+  EXPECT_GT(shared_beside("131072"), 5);
+}
+
+// Who runs it has a row; where it comes first the answer names the second version beside it.
+TEST(Methods, FsdpsFirstVersionHasRows) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  for (const char* flags : {"--method fsdp1:4", "--method fsdp1:2,replicate:2"}) {
+    const auto row = std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+    ASSERT_NE(row, chosen->rows.end()) << flags;
+    EXPECT_EQ(row->reason, "");
+    // Of so small a model its host launches too late, as its step says.
+    EXPECT_GT(row->time->host_seconds, 0);
+    EXPECT_NE(row->why.find("host"), std::string::npos) << row->why;
+  }
+}
+
 TEST(Methods, AScheduleThatIsAskedForStays) {
   FitQuestion question = pipelined_question();
   ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
@@ -229,7 +281,7 @@ TEST(Methods, AScheduleThatIsAskedForStays) {
 TEST(Methods, RowsAreAnswers) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.size(), 18U);
+  EXPECT_EQ(chosen->rows.size(), 24U);
   EXPECT_EQ(chosen->device.count, 4);
   for (const MethodRow& row : chosen->rows) {
     FitQuestion question = small_question();
@@ -389,8 +441,9 @@ TEST(Methods, WhoWaitsIsTold) {
 TEST(Methods, EachRowIsASettingThatWasLookedAt) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen);
-  EXPECT_EQ(chosen->searched.settings, 18);
-  EXPECT_EQ(chosen->searched.predicted, 18);
+  EXPECT_EQ(chosen->searched.settings, 24);
+  EXPECT_EQ(chosen->searched.predicted, 24);
+  EXPECT_EQ(chosen->searched.beaten, 0);
   EXPECT_FALSE(chosen->is_selection);
 }
 
@@ -532,7 +585,7 @@ TEST(Methods, WhatIsGivenStays) {
   ASSERT_TRUE(question.set("method", "lora"));
   const auto chosen = choose_method(question, 2);
   ASSERT_TRUE(chosen);
-  ASSERT_EQ(chosen->rows.size(), 5U);
+  ASSERT_EQ(chosen->rows.size(), 6U);
   for (const MethodRow& row : chosen->rows) {
     EXPECT_TRUE(row.flags.starts_with("--method lora,")) << row.flags;
     EXPECT_EQ(row.flags.find("--checkpointing"), std::string::npos);
@@ -619,7 +672,7 @@ TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
   EXPECT_EQ(chosen->verdict(), Verdict::no);
   for (const MethodRow& row : chosen->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
   for (const std::string& note : chosen->notes) {
-    EXPECT_EQ(note.find("host"), std::string::npos) << note;
+    EXPECT_EQ(note.find("host's"), std::string::npos) << note;
   }
 }
 
