@@ -17,6 +17,7 @@
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
 #include "fit/scenario/traced.h"
+#include "fit/scenario/zero.h"
 #include "fit/search/moves.h"
 #include "fit/search/network.h"
 #include "fit/search/remedies.h"
@@ -222,6 +223,9 @@ void add_storage_note(const FitQuestion& question, FitAnswer& answer) {
 void add_division_notes(const FitQuestion& question, FitAnswer& answer) {
   if (question.division == Division::none && question.stages == 1) return;
   add_storage_note(question, answer);
+  if (is_zero(question.division) && question.mixed_precision != MixedPrecision::none) {
+    answer.notes.emplace_back(kDeepSpeedsHalf);
+  }
   if (question.context_ranks > 1 && question.method != Method::full) {
     answer.notes.emplace_back(
         "adapters beside sequences that ranks share are put together of the two; no run of both "

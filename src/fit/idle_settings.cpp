@@ -83,8 +83,9 @@ constexpr std::array kRules{
                const bool accumulates =
                    is_fsdp(q.division) && q.grad_accum > 1 && !q.sync_each_batch;
                const bool is_sharded = q.division == Division::fsdp2;
-               return q.accelerate && !is_sharded && q.mixed_precision == MixedPrecision::none &&
-                      !is_8_bit && !accumulates;
+               const bool is_autocast =
+                   q.mixed_precision != MixedPrecision::none && !is_zero(q.division);
+               return q.accelerate && !is_sharded && !is_autocast && !is_8_bit && !accumulates;
              },
              "it matters under --mixed-precision, to 8-bit optimizers, and to accumulation under "
              "FSDP"},

@@ -232,7 +232,8 @@ constexpr std::array<Field, 64> kFields{{
     {{"dtype", "TYPE", "of the weights: bf16, fp16, fp32"},
      [](FitQuestion& q, std::string_view w) { return choose("dtype", w, kDtypes, q.dtype); }},
     {{"mixed-precision", "TYPE",
-      "autocast over fp32 weights: none, bf16, fp16; with --gpus and --smallest any: 16-bit "
+      "autocast over fp32 weights (of ZeRO DeepSpeed's own 16 bits): none, bf16, fp16; with --gpus "
+      "and --smallest any: 16-bit "
       "weights, mixed precision and fp32 beside one another, which changes what is trained"},
      [](FitQuestion& q, std::string_view w) { return set_mixed_precision(w, q); }},
     {{"method", "KIND",

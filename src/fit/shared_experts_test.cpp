@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fit/fit.h"
+#include "fit/search/divisions.h"
 #include "fit/search/methods.h"
 
 namespace headroom::fit {

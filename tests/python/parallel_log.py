@@ -144,7 +144,7 @@ def built(case):
     config = AutoConfig.for_model(**{**json.loads(open(case["config"], encoding="utf-8").read()),
                                      **case.get("config_changes", {})})
     model = AutoModelForCausalLM.from_config(
-        config, dtype=torch.bfloat16, attn_implementation="eager").train()
+        config, dtype=getattr(torch, case.get("loaded", "bfloat16")), attn_implementation="eager").train()
     if case.get("checkpointing", "none") != "none":
         model.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "reentrant"})
@@ -203,13 +203,29 @@ def zero_engine(model, case):
 
     logger.setLevel("ERROR")
     configuration = {"train_micro_batch_size_per_gpu": 2,
-                     "gradient_accumulation_steps": case.get("accumulation", 1),
-                     "bf16": {"enabled": True}, "gradient_clipping": 1.0,
+                     "gradient_accumulation_steps": case.get("accumulation", 1), "gradient_clipping": 1.0,
                      "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
                      "zero_optimization": {"stage": case["stage"], **case.get("arguments", {})}}
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], foreach=False)
+    if "mixed_precision" in case:
+        return engine_of_accelerate(model, optimizer, configuration, case["mixed_precision"])
+    configuration["bf16"] = {"enabled": True}
     engine, optimizer, _, _ = deepspeed.initialize(model=model, config=configuration, optimizer=optimizer)
     return engine, optimizer
+
+
+def engine_of_accelerate(model, optimizer, configuration, mixed_precision):
+    """The same, started by accelerate; the configuration says no type."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DeepSpeedPlugin
+
+    os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"  # as accelerate launch has it
+    AcceleratorState._reset_state(reset_partial_state=True)  # of the case before
+    accelerator = Accelerator(mixed_precision=mixed_precision,
+                              deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=configuration))
+    engine, optimizer = accelerator.prepare(model, optimizer)
+    return engine, optimizer.optimizer
 
 
 def in_host_memory(case, model, optimizer):

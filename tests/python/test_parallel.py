@@ -48,6 +48,8 @@ FSDP2 = {
     "non-reentrant": {"family": "llama", "ranks": 2, "mesh": [2], "checkpointing": "non_reentrant"},
     "lora": {"family": "llama", "ranks": 2, "mesh": [2], "lora_rank": 4, "lora_targets": TARGETS},
 }
+# Loaded in float32 and started by accelerate, whose mixed precision is the engine's own type.
+MIXED = {"loaded": "float32", "mixed_precision": "bf16"}
 ZERO = {
     **{f"{stage}-{family}-{ranks}": {"family": family, "ranks": ranks, "stage": stage,
                                      "arguments": {"reduce_bucket_size": 10000}}
@@ -57,6 +59,8 @@ ZERO = {
     "2-default": {"family": "llama", "ranks": 2, "stage": 2, "arguments": {"reduce_bucket_size": 1000000}},
     "2-larger-than-bucket": {"family": "llama", "ranks": 2, "stage": 2,
                              "arguments": {"reduce_bucket_size": 3000}},
+    **{f"{stage}-mixed": {"family": "llama", "ranks": 2, "stage": stage, **MIXED,
+                          "arguments": {"reduce_bucket_size": 10000}} for stage in (1, 2)},
     "2-overlapped": {"family": "llama", "ranks": 2, "stage": 2,
                      "arguments": {"reduce_bucket_size": 10000, "overlap_comm": True}},
     "2-non-reentrant": {"family": "llama", "ranks": 2, "stage": 2, "checkpointing": "non_reentrant",
@@ -110,6 +114,7 @@ ZERO3 = {
     "prefetch": {"family": "llama", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-gpt2": {"family": "gpt2", "ranks": 4, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
     "prefetch-opt": {"family": "opt", "ranks": 2, "steps": 4, "changes": {"stage3_prefetch_bucket_size": 2500}},
+    "mixed": {"family": "llama", "ranks": 2, **MIXED},
 }
 ZERO3 = {name: {**case, "stage": 3, "arguments": {**STAGE_3, **case.get("changes", {})}}
          for name, case in ZERO3.items()}
@@ -167,8 +172,8 @@ CASES = {**{f"ddp-{name}": {"method": "ddp", **case} for name, case in DDP.items
          **{f"zero3-{name}": {"method": "zero3", **case} for name, case in ZERO3.items()},
          **{f"offload-{name}": {"method": "zero-offload", **case} for name, case in OFFLOAD.items()}}
 
-# Of a method every other case; and adapters, on weights of four bits and before checkpoints too.
-QUICK = matrix.every_other({name for name, case in CASES.items() if "quantize" in case or name in (
+# Of a method every other case; adapters, on weights of four bits and before checkpoints too; and mixed precision.
+QUICK = matrix.every_other({name for name, case in CASES.items() if case.keys() & {"quantize", "mixed_precision"} or name in (
     "ddp-lora", "fsdp2-lora", "zero3-lora-reentrant", "zero3-lora-non_reentrant", "zero3-non-reentrant")})
 
 

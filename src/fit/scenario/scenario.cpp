@@ -265,6 +265,7 @@ Result<Scenario> complete(Scenario s) {
   if (s.question.megatron) return complete_megatron(std::move(s));
   HEADROOM_TRY(take_config_dtype(s));
   HEADROOM_TRY(take_quantization_config(s));
+  HEADROOM_TRY(take_half_of_deepspeed(s));
   set_autocast_weights(s);
   HEADROOM_TRY(set_allocator(s));
   HEADROOM_TRY(set_versions(s));

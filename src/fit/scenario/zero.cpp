@@ -1,6 +1,7 @@
 #include "fit/scenario/zero.h"
 
 #include <string>
+#include <utility>
 
 #include "fit/scenario/errors.h"
 #include "fit/stage3_flags.h"
@@ -27,6 +28,36 @@ Result<void> resolve_one(Scenario& s, const std::string& flag, double squares, d
 }
 
 }  // namespace
+
+// accelerate sets fp16.enabled or bf16.enabled of DeepSpeed's configuration, and no autocast
+// (accelerate 1.15, utils/dataclasses.py: DeepSpeedPlugin.set_mixed_precision; accelerator.py:
+// native_amp), HF's Trainer the same (integrations/deepspeed.py: trainer_config_process); the
+// engine casts every parameter then (DeepSpeed 0.19, runtime/engine.py:
+// _configure_distributed_model). What fp16 has besides, auto_cast, casts inputs of a floating-point
+// type: tokens are none.
+FitQuestion as_deepspeed_runs(FitQuestion question) {
+  if (!is_zero(question.division) || question.mixed_precision == MixedPrecision::none) {
+    return question;
+  }
+  question.dtype = question.mixed_precision == MixedPrecision::fp16 ? Dtype::fp16 : Dtype::bf16;
+  question.mixed_precision = MixedPrecision::none;
+  return question;
+}
+
+Result<void> take_half_of_deepspeed(Scenario& s) {
+  const FitQuestion& q = s.question;
+  if (s.traced || !is_zero(q.division) || q.mixed_precision == MixedPrecision::none) return {};
+  FitQuestion running = as_deepspeed_runs(q);
+  // Of four bits or eight the type is also what products are computed in, which DeepSpeed leaves.
+  if (has_quantized_base(q) && q.given.contains("dtype") && q.dtype != running.dtype) {
+    return contradiction("dtype", "DeepSpeed makes what is not quantized another type",
+                         "leave --dtype or --mixed-precision out");
+  }
+  s.question = std::move(running);
+  s.derived.push_back(
+      {"dtype", setting_of(settings_of(s.question), "dtype"), SettingOrigin::derived});
+  return {};
+}
 
 // As HF's Trainer and accelerate fill it in.
 Result<void> resolve_auto(Scenario& s) {

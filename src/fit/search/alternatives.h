@@ -1,5 +1,5 @@
-// What a way to divide a step leaves open, each decided by the fastest that fits for sure: in which
-// micro-batches it has its sequences, and in which order a pipeline's stages run them.
+// What a way to divide a step leaves open, as settings of that way: in which micro-batches it has
+// its sequences, and in which order a pipeline's stages run them.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,14 @@
 
 namespace headroom::fit {
 
-// Whether the question leaves open in which micro-batches a step has its sequences. Each one of a
-// traced model would be a trace of its own.
-[[nodiscard]] bool leaves_batch_open(const Scenario& scenario);
+// The same step in each other micro-batch; what no flag takes is none.
+[[nodiscard]] std::vector<Candidate> with_other_batches(const Candidate& candidate);
 
-// A candidate's own stays where no other is faster; what no flag takes is none. REQUIRES: filled.
-void choose_batches(const Scenario& base, const StepTimer& timer,
-                    std::vector<Candidate>& candidates, SearchCount& count);
-
-// Of pipelines that could come first by it, where the question names no schedule: zero bubble,
-// either interleaved, ZB-V and DualPipeV beside 1F1B. REQUIRES: filled.
-void choose_schedules(const Scenario& base, const StepTimer& timer,
-                      std::vector<Candidate>& candidates, SearchCount& count);
+// Of a pipeline under 1F1B the same under every other schedule: zero bubble, either interleaved
+// (vpp:2, vpp:4), ZB-V and DualPipeV. GPipe is none of them, as it is never ahead of 1F1B: each
+// stage runs the same passes, waits for as many of other stages' (pipeline_time.h), and holds at
+// its fullest every micro-batch of the step, of which 1F1B holds no more than stages are left, and
+// what it sent besides (step/torch_stages.h).
+[[nodiscard]] std::vector<Candidate> with_other_schedules(const Candidate& candidate);
 
 }  // namespace headroom::fit

@@ -10,18 +10,14 @@
 
 namespace headroom::fit {
 
-namespace {
-
-double mean_seconds(const std::vector<StageFigures>& stages) {
+double least_seconds_of(const std::vector<StageFigures>& stages) {
   double seconds = 0;
   for (const StageFigures& stage : stages) {
     if (!stage.time) return 0;
-    seconds += stage.time->step_seconds.expected;
+    seconds += stage.time->compute_seconds;
   }
   return seconds / static_cast<double>(stages.size());
 }
-
-}  // namespace
 
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
@@ -47,14 +43,12 @@ void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   row.sent = sent_in(*scenario, detail.trace);
   if (!stages.empty()) {
     row.time = pipeline_time(stages, scenario->train.pipeline);
-    candidate.least_seconds = mean_seconds(stages);
+    candidate.least_seconds = least_seconds_of(stages);
   } else if (const auto time = timer.time_of(*scenario, detail.trace)) {
     row.time = *time;
   }
-  if (scenario->traced) return;  // each size would be a trace of its own
-  if (const auto largest = largest_batch(*scenario, detail.prediction)) {
-    row.largest_batch = *largest;
-  }
+  candidate.predicted =
+      std::make_shared<const Varied>(std::move(*scenario), std::move(detail.prediction));
 }
 
 void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidate>& candidates,
@@ -63,6 +57,22 @@ void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidat
   for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
     fill(base, timer, candidates[i]);
     count.add_done(candidates[i].row.reason.empty());
+  });
+}
+
+void find_largest_batches(std::span<Candidate> candidates, SearchCount& count) {
+  count.begin_part(static_cast<int64_t>(candidates.size()));
+  for_each_in_parallel(candidates.size(), 0, [&](size_t i) {
+    Candidate& candidate = candidates[i];
+    const bool can_be_searched = candidate.row.reason.empty() && candidate.predicted &&
+                                 !candidate.predicted->scenario.traced;
+    if (can_be_searched) {
+      const auto& [scenario, prediction] = *candidate.predicted;
+      if (const auto largest = largest_batch(scenario, prediction)) {
+        candidate.row.largest_batch = *largest;
+      }
+    }
+    count.add_done();
   });
 }
 

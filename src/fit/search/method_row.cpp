@@ -25,7 +25,8 @@ void say_why_it_does_not_fit(const DetailedPrediction& detail, MethodRow& row) {
             format_bytes(*largest);
 }
 
-// Where the time goes that `first` does not take: kernels run again, or waiting for others.
+// Where the time goes that `first` does not take: kernels run again, or waiting for others or the
+// host.
 void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
   const StepTime& time = *row.time;
   const double more = time.step_seconds.expected - first.step_seconds.expected;
@@ -44,8 +45,8 @@ void say_why_it_is_slower(const StepTime& first, MethodRow& row) {
   const std::array parts{
       Part{time.compute_seconds - first.compute_seconds, "computes ", " more"},
       Part{time.exposed_seconds - first.exposed_seconds, "stands still ", " longer"},
-      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"},
-      Part{time.host_seconds - first.host_seconds, "waits for the host ", " longer"}};
+      Part{time.host_seconds - first.host_seconds, "waits for the host ", " longer"},
+      Part{time.pipeline_seconds - first.pipeline_seconds, "stages wait ", " longer"}};
   const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
   row.why_briefly = most.before + part(most.seconds) + most.behind;
   row.why = part(more) + (is_far ? " longer: " : " slower: ") + row.why_briefly;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -11,15 +12,18 @@
 #include "fit/scenario/errors.h"
 #include "fit/scenario/scenario.h"
 #include "fit/scenario/shared_steps.h"
-#include "fit/search/alternatives.h"
+#include "fit/scenario/zero.h"
 #include "fit/search/candidate.h"
+#include "fit/search/divisions.h"
 #include "fit/search/network.h"
 #include "fit/search/precision.h"
 #include "fit/search/search.h"
+#include "fit/search/within_ways.h"
 #include "fit/stages.h"
 #include "fit/time/pipeline_time.h"
 #include "fit/time/step_timer.h"
 #include "step/transform/tensor_plan.h"
+#include "text/number.h"
 
 namespace headroom::fit {
 
@@ -60,13 +64,11 @@ std::vector<std::string> checkpointings_of(const FitQuestion& question) {
 }
 
 // NVLink joins the GPUs of a machine, eight of most.
-constexpr int64_t kMostTensorRanks = 16;
-
-// How a step is divided: as the words of --method end, and whether sequences are, too.
-struct WayToDivide {
-  std::string words;
-  bool divides_sequences = false;
-};
+Result<int64_t> most_tensor_ranks(const Scenario& scenario, int64_t gpus) {
+  constexpr int64_t kMost = 16;
+  HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(scenario.question, gpus));
+  return std::min(kMost, cluster.devices_per_node);
+}
 
 // Of architectures and settings that it is modelled of.
 bool can_be_divided(const Scenario& scenario, const WayToDivide& division) {
@@ -113,8 +115,7 @@ Result<std::vector<WayToDivide>> divisions_of(const Scenario& scenario, int64_t 
   const auto plan = step::tensor_plan(model_type);
   const bool trains_all = scenario.question.method == Method::full;
   if (scenario.traced || !trains_all || !plan || !plan->is_transformers) return divisions;
-  HEADROOM_ASSIGN(const timing::Cluster cluster, cluster_of(scenario.question, gpus));
-  const int64_t most = std::min(kMostTensorRanks, cluster.devices_per_node);
+  HEADROOM_ASSIGN(const int64_t most, most_tensor_ranks(scenario, gpus));
   add_tensor_divisions(scenario, gpus, most, divisions);
   return divisions;
 }
@@ -141,9 +142,12 @@ struct Way {
 };
 
 constexpr const char* kSchedulesChosen =
-    "of each pipeline that could come first by it the fastest schedule: 1F1B and zero-bubble, "
-    "either interleaved too (vpp:2, vpp:4), zbv and dualpipev (--pipeline-schedule NAME holds it "
-    "still)";
+    "of each pipeline that could come first by it the fastest schedule, together with its "
+    "micro-batch where that is open: 1F1B and zero-bubble, either interleaved too (vpp:2, vpp:4), "
+    "zbv and dualpipev (--pipeline-schedule NAME holds it still)";
+constexpr const char* kHostOfFsdp1 =
+    "of FSDP's first version alone it is known what the host launches too late, and in its steps: "
+    "where fsdp1 is far behind fsdp2 that is why, and small kernels of other rows may be late, too";
 constexpr const char* kNothingPrepared =
     "of the quantized model nothing is prepared in float32 in any row (--kbit-preparation none), "
     "since FSDP and ZeRO leave it so; on one GPU all is, unless told otherwise";
@@ -214,6 +218,33 @@ Result<std::vector<Candidate>> candidates_of(const Scenario& scenario, int64_t g
   return candidates;
 }
 
+bool fits_for_sure(const std::vector<Candidate>& candidates) {
+  return std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
+  });
+}
+
+// There are about as many such ways as of all others together, and of sequences that are better not
+// shared none comes first.
+bool may_share_sequences_beside(const std::vector<Candidate>& candidates) {
+  return !fits_for_sure(candidates) ||
+         std::ranges::min_element(candidates, comes_before)->question.context_ranks > 1;
+}
+
+Result<std::vector<Candidate>> shared_candidates_of(const Scenario& scenario, int64_t gpus) {
+  std::vector<Candidate> candidates;
+  if (scenario.traced) return candidates;
+  HEADROOM_ASSIGN(const int64_t most, most_tensor_ranks(scenario, gpus));
+  const FitQuestion& question = scenario.question;
+  const bool is_refused =
+      question.given.contains("sequence-parallel") && !question.sequence_parallel;
+  for (const WayToDivide& division : shared_divisions_among(gpus, most)) {
+    if (is_refused && division.divides_sequences) continue;
+    HEADROOM_TRY(add_candidates(scenario, division, "", candidates));
+  }
+  return candidates;
+}
+
 // With the host's memory, where nothing fits without: DeepSpeed's ways to use it.
 Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario, int64_t gpus) {
   std::vector<Candidate> candidates;
@@ -231,6 +262,25 @@ Result<std::vector<Candidate>> offloaded_candidates_of(const Scenario& scenario,
   return candidates;
 }
 
+// The fastest of fully_shard's rows, which are divided as the first one of FSDP's first version is;
+// PyTorch's documentation asks who uses that to consider fully_shard
+// (distributed.fsdp.fully_shard).
+void name_the_second_version(MethodsAnswer& answer) {
+  const MethodRow& first = answer.rows.front();
+  const FitQuestion& asked = first.question;
+  if (asked.division != Division::fsdp1 || !first.time) return;
+  const auto second = std::ranges::find_if(answer.rows, [&](const MethodRow& row) {
+    return row.question.division == Division::fsdp2 && row.reason.empty() &&
+           row.verdict == first.verdict && row.time && row.question.ranks == asked.ranks &&
+           row.question.replicas == asked.replicas;
+  });
+  if (second == answer.rows.end()) return;
+  const double longer = second->time->step_seconds.expected / first.time->step_seconds.expected - 1;
+  answer.notes.push_back(
+      "PyTorch asks who uses FSDP's first version to consider the second: " + second->flags +
+      " takes " + text::formatted("%.1f %%", 100 * longer) + " longer here");
+}
+
 // Why the others are not first, and what the order is.
 void explain(MethodsAnswer& answer) {
   const bool has_offloaded =
@@ -242,6 +292,10 @@ void explain(MethodsAnswer& answer) {
   }
   explain_order(answer.rows);
   const std::optional<StepTime>& first = answer.rows.front().time;
+  const bool has_host = std::ranges::any_of(
+      answer.rows, [](const MethodRow& row) { return row.time && row.time->host_seconds > 0; });
+  if (has_host) answer.notes.emplace_back(kHostOfFsdp1);
+  name_the_second_version(answer);
   if (answer.verdict() != Verdict::no && !answer.rows.front().offload.empty()) {
     answer.notes.emplace_back(
         "no way fits for sure in the GPUs' memory alone; this one keeps a part of the state in the "
@@ -271,11 +325,11 @@ Result<void> check_imbalance(const FitQuestion& question, const std::vector<Meth
                        "leave it out");
 }
 
-// Every setting was predicted, but for those that cannot be asked.
 Searched searched_by(const SearchState& state) {
   return {.settings = state.predicted + state.passed_over,
           .predicted = state.predicted,
-          .refused = state.passed_over};
+          .beaten = state.beaten,
+          .refused = state.passed_over - state.beaten};
 }
 
 // The batch of a search's answer is its first row's.
@@ -285,95 +339,12 @@ void add_batch_search(MethodsAnswer& answer) {
     answer.batch = first.batch;
     answer.grad_accum = first.grad_accum;
   }
-  answer.notes.push_back(
-      "of each way the fastest micro-batch that fits for sure, of all that "
-      "divide the global batch: " +
-      std::to_string(answer.searched.predicted) +
-      " settings were predicted (--batch N holds "
-      "it still)");
+  answer.notes.emplace_back(
+      "of each way the fastest micro-batch that fits for sure, of all that divide the global batch "
+      "(--batch N holds it still)");
 }
 
 }  // namespace
-
-std::vector<std::string> divisions_among(int64_t gpus) {
-  const std::string all = ":" + std::to_string(gpus);
-  std::vector<std::string> words;
-  for (const char* const word : {"ddp", "zero1", "zero2", "zero3", "fsdp2"}) {
-    words.push_back(word + all);
-  }
-  for (int64_t group = gpus / 2; group >= 2; --group) {
-    if (gpus % group != 0) continue;
-    words.push_back("fsdp2:" + std::to_string(group) +
-                    ",replicate:" + std::to_string(gpus / group));
-  }
-  return words;
-}
-
-std::vector<std::string> expert_divisions_among(int64_t gpus) {
-  std::vector<std::string> words;
-  for (int64_t ranks = gpus; ranks >= 2; --ranks) {
-    if (gpus % ranks != 0) continue;
-    const std::string experts = ",ep:" + std::to_string(ranks);
-    words.push_back("fsdp2:" + std::to_string(gpus) + experts);
-    if (ranks == gpus) continue;
-    words.push_back("fsdp2:" + std::to_string(ranks) +
-                    ",replicate:" + std::to_string(gpus / ranks) + experts);
-  }
-  return words;
-}
-
-std::vector<std::string> context_divisions_among(int64_t gpus) {
-  std::vector<std::string> words;
-  for (int64_t ranks = gpus; ranks >= 2; --ranks) {
-    if (gpus % ranks != 0) continue;
-    words.push_back("fsdp2:" + std::to_string(gpus / ranks) + ",cp:" + std::to_string(ranks));
-  }
-  return words;
-}
-
-std::vector<std::string> pipelines_among(int64_t gpus) {
-  std::vector<std::string> words{"pp:" + std::to_string(gpus)};
-  for (int64_t stages = gpus / 2; stages >= 2; --stages) {
-    if (gpus % stages != 0) continue;
-    words.push_back("fsdp2:" + std::to_string(gpus / stages) + ",pp:" + std::to_string(stages));
-  }
-  return words;
-}
-
-std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most) {
-  std::vector<std::string> words;
-  for (int64_t group = std::min(gpus, most); group >= 2; --group) {
-    if (gpus % group != 0) continue;
-    const std::string tensor = "tp:" + std::to_string(group);
-    if (group == gpus) {
-      words.push_back(tensor);
-      continue;
-    }
-    for (const char* const around : {"fsdp2:", "ddp:"}) {
-      words.push_back(around + std::to_string(gpus / group) + "," + tensor);
-    }
-  }
-  return words;
-}
-
-std::vector<std::string> sequence_divisions_among(int64_t gpus, int64_t most) {
-  std::vector<std::string> words;
-  for (int64_t group = std::min(gpus, most); group >= 2; --group) {
-    if (gpus % group != 0) continue;
-    const int64_t groups = gpus / group;
-    const std::string tensor = "tp:" + std::to_string(group);
-    if (groups == 1) {
-      words.push_back(tensor);
-      continue;
-    }
-    for (int64_t stages = 1; stages <= groups / 2; ++stages) {
-      if (groups % stages != 0) continue;
-      words.push_back("fsdp2:" + std::to_string(groups / stages) + "," + tensor +
-                      (stages > 1 ? ",pp:" + std::to_string(stages) : ""));
-    }
-  }
-  return words;
-}
 
 Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer) {
   answer.model = scenario.model->name;
@@ -395,22 +366,26 @@ Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const Step
   HEADROOM_ASSIGN(std::vector<Candidate> candidates, candidates_of(scenario, gpus));
   const auto try_all = [&](std::vector<Candidate>& some) {
     fill_all(scenario, timer, some, count);
-    if (!searches_within_ways) return;
-    if (leaves_batch_open(scenario)) choose_batches(scenario, timer, some, count);
-    choose_schedules(scenario, timer, some, count);
+    if (searches_within_ways) choose_within_ways(scenario, timer, some, count);
   };
   try_all(candidates);
-  const bool fits = std::ranges::any_of(candidates, [](const Candidate& candidate) {
-    return candidate.row.reason.empty() && candidate.row.verdict == Verdict::yes;
-  });
-  if (!fits) {
+  // What cannot be asked of these is no way.
+  const auto try_also = [&](std::vector<Candidate> more) {
+    try_all(more);
+    std::erase_if(more, [](const Candidate& one) { return !one.row.reason.empty(); });
+    std::ranges::move(more, std::back_inserter(candidates));
+  };
+  if (may_share_sequences_beside(candidates)) {
+    HEADROOM_ASSIGN(std::vector<Candidate> shared, shared_candidates_of(scenario, gpus));
+    try_also(std::move(shared));
+  }
+  if (!fits_for_sure(candidates)) {
     HEADROOM_ASSIGN(std::vector<Candidate> offloaded, offloaded_candidates_of(scenario, gpus));
-    try_all(offloaded);
-    // What DeepSpeed does not do is no way to use the host.
-    std::erase_if(offloaded, [](const Candidate& one) { return !one.row.reason.empty(); });
-    std::ranges::move(offloaded, std::back_inserter(candidates));
+    try_also(std::move(offloaded));
   }
   std::ranges::stable_sort(candidates, comes_before);
+  const size_t shown = searches_within_ways ? candidates.size() : 1;
+  find_largest_batches(std::span(candidates).first(std::min(shown, candidates.size())), count);
   std::vector<MethodRow> rows;
   for (Candidate& candidate : candidates) {
     candidate.row.question = std::move(candidate.question);
@@ -460,6 +435,11 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
     return row.question.kbit_preparation != question.kbit_preparation;
   });
   if (is_prepared_alike) answer.notes.emplace_back(kNothingPrepared);
+  const bool has_deepspeeds_half = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
+    return row.reason.empty() && is_zero(row.question.division) &&
+           row.question.mixed_precision != MixedPrecision::none;
+  });
+  if (has_deepspeeds_half) answer.notes.emplace_back(kDeepSpeedsHalf);
   if (leaves_batch_open(scenario)) add_batch_search(answer);
   const bool has_pipelines = std::ranges::any_of(answer.rows, [](const MethodRow& row) {
     return row.reason.empty() && row.method.find("pp:") != std::string::npos;

@@ -1,15 +1,16 @@
 // `headroom fit --gpus N`: every way to divide a step among N devices, and the one to begin with.
 //
-// Candidates are DDP, ZeRO 1 to 3, FSDP2 and FSDP2 in groups (hybrid sharding, by every divisor of
-// N), FSDP2 whose ranks share a mixture's experts out, tensor parallelism, alone and within FSDP2
-// and DDP (where transformers has a plan for the model; groups stay within a machine), PyTorch's
-// pipelines, alone and of FSDP2's stages, each
+// Candidates are DDP, ZeRO 1 to 3, FSDP of either version and in groups (hybrid sharding, by every
+// divisor of N), FSDP2 whose ranks share a mixture's experts out, or each sequence, tensor
+// parallelism, alone and within FSDP2 and DDP (where transformers has a plan for the model; groups
+// stay within a machine), PyTorch's pipelines, alone and of FSDP2's stages; where sharing sequences
+// comes first, or nothing fits for sure, that beside each of the others (divisions.h), each
 // without recomputation, with selective and with full recomputation, where the question leaves that
 // open; in one precision, unless the question asks for several (precision.h). A tensor-parallel
 // group and a pipeline have one batch among them, so they accumulate as many: a step has the same
 // sequences whichever way. Where a global batch
-// leaves the micro-batch open, of each way the fastest that fits for sure of all micro-batches that
-// divide a rank's sequences is the row, found by predicting every one. Each is predicted as
+// leaves the micro-batch open, and in pipelines the schedule, of each way the fastest that fits for
+// sure is the row (within_ways.h). Each is predicted as
 // fit::answer() would predict it, so what it needs is as sure as there. What fits comes first, the
 // fastest step before others (step_timer.h); where steps have no time, what recomputes less, then
 // what sends less, then what needs less beside PyTorch: DDP, ZeRO, FSDP. What does not fit follows,
@@ -50,9 +51,9 @@ struct Asked {
 struct Searched {
   int64_t settings = 0;
   int64_t predicted = 0;  // step by step
-  // Not, by what was counted alone (megatron/bounds.h):
+  // Not, by what was counted alone (megatron/bounds.h, within_ways.h):
   int64_t too_large = 0;  // needs more than the device has
-  int64_t beaten = 0;     // one that fits is no slower and has as much room
+  int64_t beaten = 0;     // one that fits is no slower, and of Megatron-LM's has as much room
   int64_t refused = 0;    // cannot be asked
 };
 
@@ -75,25 +76,10 @@ struct MethodsAnswer : Asked {
 // Adds what the scenario says of itself; `timer` is the one that its times come from.
 Result<void> describe(const Scenario& scenario, const StepTimer& timer, Asked& answer);
 
-// The words of --method for each way to divide among `gpus`: "ddp:8", "fsdp2:4,replicate:2", ...
-[[nodiscard]] std::vector<std::string> divisions_among(int64_t gpus);
-// With tensor parallelism, in groups of up to `most`: "tp:8", "fsdp2:4,tp:2", "ddp:4,tp:2", ...
-[[nodiscard]] std::vector<std::string> tensor_divisions_among(int64_t gpus, int64_t most);
-// With a mixture's experts shared out, among some or each of a group: "fsdp2:8,ep:8",
-// "fsdp2:8,ep:4", "fsdp2:4,replicate:2,ep:4", ...
-[[nodiscard]] std::vector<std::string> expert_divisions_among(int64_t gpus);
-// With sequences shared among some ranks or all of them: "fsdp2:1,cp:8", "fsdp2:2,cp:4", ...
-[[nodiscard]] std::vector<std::string> context_divisions_among(int64_t gpus);
-// The same of pipelines, alone and with fully_shard within each stage.
-[[nodiscard]] std::vector<std::string> pipelines_among(int64_t gpus);
-// With sequences divided among tensor parallel ranks, up to `most`, too: alone, within fully_shard,
-// and within its stages.
-[[nodiscard]] std::vector<std::string> sequence_divisions_among(int64_t gpus, int64_t most);
-
 // Ways to divide the scenario's step among so many devices, each with the recomputation that was
 // asked for or with every kind of it; the one to begin with first. One device has that alone.
 // `searches_within_ways`: of each way the fastest micro-batch and the fastest schedule, if the
-// question leaves them open.
+// question leaves them open, and the largest batch of each row; else of the first alone.
 // REQUIRES: 1 <= gpus <= kMostGpus.
 Result<std::vector<MethodRow>> rank_methods(const Scenario& scenario, const StepTimer& timer,
                                             int64_t gpus, bool searches_within_ways,

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "fit/fit.h"
+#include "fit/scenario/zero.h"
+#include "fit/search/divisions.h"
 
 namespace headroom::fit {
 namespace {
@@ -23,10 +25,11 @@ FitQuestion small_question() {
 TEST(Methods, EveryDivisorIsAGroupOnce) {
   EXPECT_EQ(divisions_among(8),
             (std::vector<std::string>{"ddp:8", "zero1:8", "zero2:8", "zero3:8", "fsdp2:8",
-                                      "fsdp2:4,replicate:2", "fsdp2:2,replicate:4"}));
-  EXPECT_EQ(divisions_among(2),
-            (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2", "fsdp2:2"}));
-  EXPECT_EQ(divisions_among(7).size(), 5U);
+                                      "fsdp2:4,replicate:2", "fsdp2:2,replicate:4", "fsdp1:8",
+                                      "fsdp1:4,replicate:2", "fsdp1:2,replicate:4"}));
+  EXPECT_EQ(divisions_among(2), (std::vector<std::string>{"ddp:2", "zero1:2", "zero2:2", "zero3:2",
+                                                          "fsdp2:2", "fsdp1:2"}));
+  EXPECT_EQ(divisions_among(7).size(), 6U);
 }
 
 TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
@@ -40,15 +43,27 @@ TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
 
 TEST(Methods, SequencesAreDividedWithinFullyShardAndItsStages) {
   EXPECT_EQ(sequence_divisions_among(16, 8),
-            (std::vector<std::string>{"fsdp2:2,tp:8", "fsdp2:4,tp:4", "fsdp2:2,tp:4,pp:2",
-                                      "fsdp2:8,tp:2", "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
-  EXPECT_EQ(sequence_divisions_among(4, 8), (std::vector<std::string>{"tp:4", "fsdp2:2,tp:2"}));
+            (std::vector<std::string>{"ddp:2,tp:8", "fsdp2:2,tp:8", "ddp:4,tp:4", "fsdp2:4,tp:4",
+                                      "fsdp2:2,tp:4,pp:2", "ddp:8,tp:2", "fsdp2:8,tp:2",
+                                      "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
+  EXPECT_EQ(sequence_divisions_among(4, 8),
+            (std::vector<std::string>{"tp:4", "ddp:2,tp:2", "fsdp2:2,tp:2"}));
 }
 
 TEST(Methods, SequencesAreSharedAmongSomeOrAll) {
   EXPECT_EQ(context_divisions_among(8),
             (std::vector<std::string>{"fsdp2:1,cp:8", "fsdp2:2,cp:4", "fsdp2:4,cp:2"}));
   EXPECT_TRUE(context_divisions_among(1).empty());
+}
+
+TEST(Methods, SequencesAreSharedBesideEveryOtherDivision) {
+  using Ways = std::vector<WayToDivide>;
+  EXPECT_EQ(shared_divisions_among(4, 8), (Ways{{"fsdp2:1,replicate:2,cp:2", false},
+                                                {"fsdp2:1,cp:2,pp:2", false},
+                                                {"fsdp2:1,cp:2,tp:2", true}}));
+  const Ways eight = shared_divisions_among(8, 2);
+  EXPECT_EQ(std::ranges::count(eight, WayToDivide{"fsdp2:1,cp:2,tp:2,pp:2", true}), 1);
+  EXPECT_EQ(std::ranges::count(eight, WayToDivide{"fsdp2:1,cp:2,tp:4", true}), 0);
 }
 
 // Asked for, sequences are divided in every way with tensor parallelism; refused, in none.
@@ -73,7 +88,8 @@ TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
   };
   const auto [plain, divided] = divided_rows("");
   EXPECT_EQ(plain, 5);
-  EXPECT_EQ(divided, 4);  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2
+  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2, ddp:2,tp:4, ddp:4,tp:2
+  EXPECT_EQ(divided, 6);
   EXPECT_EQ(divided_rows("true"), std::pair(int64_t{0}, divided));
   EXPECT_EQ(divided_rows("false"), std::pair(plain, int64_t{0}));
 }
@@ -161,6 +177,95 @@ TEST(Methods, NoScheduleIsFasterThanTheOneChosen) {
   EXPECT_DOUBLE_EQ(alone->time->step_seconds.expected, fastest);
 }
 
+// Why with_other_schedules() has no GPipe: wherever it lies, it takes as long and needs no less.
+TEST(Methods, GPipeIsNeverAheadOf1F1B) {
+  FitQuestion question = pipelined_question();
+  question.search = false;
+  for (const char* const method : {"pp:2", "pp:4", "fsdp2:2,pp:2"}) {
+    for (const char* const micro_batches : {"4", "8", "16"}) {
+      for (const char* const checkpointing : {"none", "selective", "full"}) {
+        FitQuestion asked = question;
+        ASSERT_TRUE(asked.set("method", method));
+        ASSERT_TRUE(asked.set("nodes", method == std::string("pp:2") ? "2" : "4"));
+        ASSERT_TRUE(asked.set("grad-accum", micro_batches));
+        ASSERT_TRUE(asked.set("checkpointing", checkpointing));
+        const auto one_by_one = answer(asked);
+        ASSERT_TRUE(asked.set("pipeline-schedule", "gpipe"));
+        const auto all_at_once = answer(asked);
+        ASSERT_TRUE(one_by_one && all_at_once) << method << " " << micro_batches;
+        EXPECT_GE(all_at_once->memory.peak_allocated, one_by_one->memory.peak_allocated) << method;
+        EXPECT_GE(all_at_once->time->step_seconds.expected,
+                  one_by_one->time->step_seconds.expected * (1 - 1e-9))
+            << method << " " << micro_batches << " " << checkpointing;
+      }
+    }
+  }
+}
+
+// A schedule and a micro-batch that are best together: under 1F1B another micro-batch is.
+TEST(Methods, AMicroBatchAndAScheduleAreChosenTogether) {
+  FitQuestion question = pipelined_question();
+  question.given.erase("batch");
+  question.batch = 1;
+  question.seq = 1024;
+  ASSERT_TRUE(question.set("link", "eth-10g"));
+  ASSERT_TRUE(question.set("global-batch", "16"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  const MethodRow& first = chosen->rows.front();
+  FitQuestion held = question;
+  ASSERT_TRUE(held.set("pipeline-schedule", "1f1b"));
+  const auto under_1f1b = choose_method(held, 4);
+  ASSERT_TRUE(under_1f1b);
+  const auto same_way = std::ranges::find(under_1f1b->rows, "pp:4", &MethodRow::method);
+  ASSERT_NE(same_way, under_1f1b->rows.end());
+  EXPECT_TRUE(first.method.starts_with("pp:4")) << first.flags;
+  EXPECT_NE(first.batch, same_way->batch) << first.flags;
+  held = same_way->question;
+  held.global_batch.reset();
+  ASSERT_TRUE(held.set("pipeline-schedule", first.schedule));
+  const auto one_after_another = answer(held);
+  ASSERT_TRUE(one_after_another) << one_after_another.error().to_string();
+  EXPECT_LT(first.time->step_seconds.expected, one_after_another->time->step_seconds.expected);
+}
+
+// Sequences that are better shared are shared beside every other division, too.
+TEST(Methods, WhereSharingSequencesComesFirstItIsTriedBesideTheOthers) {
+  FitQuestion question;
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.device = "a100-sxm-80gb";
+  question.search = false;
+  ASSERT_TRUE(question.set("checkpointing", "full"));
+  ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
+  const auto shared_beside = [&](const char* seq) {
+    EXPECT_TRUE(question.set("seq", seq));
+    const auto chosen = choose_method(question, 8);
+    EXPECT_TRUE(chosen) << chosen.error().to_string();
+    return std::ranges::count_if(chosen->rows, [](const MethodRow& row) {
+      return row.question.context_ranks > 1 &&
+             row.question.replicas * row.question.tensor_ranks * row.question.stages > 1;
+    });
+  };
+  EXPECT_EQ(shared_beside("1024"), 0);
+  EXPECT_GT(shared_beside("131072"), 5);
+}
+
+// Who runs it has a row; where it comes first the answer names the second version beside it.
+TEST(Methods, FsdpsFirstVersionHasRows) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  for (const char* flags : {"--method fsdp1:4", "--method fsdp1:2,replicate:2"}) {
+    const auto row = std::ranges::find(chosen->rows, flags, &MethodRow::flags);
+    ASSERT_NE(row, chosen->rows.end()) << flags;
+    EXPECT_EQ(row->reason, "");
+    // Of so small a model its host launches too late, as its step says.
+    EXPECT_GT(row->time->host_seconds, 0);
+    EXPECT_NE(row->why.find("host"), std::string::npos) << row->why;
+  }
+}
+
 TEST(Methods, AScheduleThatIsAskedForStays) {
   FitQuestion question = pipelined_question();
   ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
@@ -176,7 +281,7 @@ TEST(Methods, AScheduleThatIsAskedForStays) {
 TEST(Methods, RowsAreAnswers) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
-  EXPECT_EQ(chosen->rows.size(), 18U);
+  EXPECT_EQ(chosen->rows.size(), 24U);
   EXPECT_EQ(chosen->device.count, 4);
   for (const MethodRow& row : chosen->rows) {
     FitQuestion question = small_question();
@@ -350,7 +455,8 @@ TEST(Methods, WhoWaitsIsTold) {
   }
   EXPECT_EQ(states.back().done, states.back().of);
   EXPECT_EQ(states.back().predicted, chosen->searched.predicted);
-  EXPECT_EQ(states.back().passed_over, chosen->searched.refused);
+  EXPECT_EQ(states.back().passed_over, chosen->searched.refused + chosen->searched.beaten);
+  EXPECT_GT(chosen->searched.beaten, 0);
   EXPECT_EQ(settings, chosen->searched.settings);
   // tp:16 is more than there are heads; every other way has several micro-batches.
   EXPECT_GT(chosen->searched.refused, 0);
@@ -360,8 +466,9 @@ TEST(Methods, WhoWaitsIsTold) {
 TEST(Methods, EachRowIsASettingThatWasLookedAt) {
   const auto chosen = choose_method(small_question(), 4);
   ASSERT_TRUE(chosen);
-  EXPECT_EQ(chosen->searched.settings, 18);
-  EXPECT_EQ(chosen->searched.predicted, 18);
+  EXPECT_EQ(chosen->searched.settings, 24);
+  EXPECT_EQ(chosen->searched.predicted, 24);
+  EXPECT_EQ(chosen->searched.beaten, 0);
   EXPECT_FALSE(chosen->is_selection);
 }
 
@@ -413,6 +520,28 @@ TEST(Methods, WeightsThatAreGivenAreHeld) {
   const auto half = choose_method(question, 2);
   ASSERT_TRUE(half);
   EXPECT_EQ(precisions_in(*half, ""), (std::set<std::string>{"--dtype fp16"}));
+}
+
+// Of ZeRO it is DeepSpeed's own, so that its rows are those of weights in 16 bits.
+TEST(Methods, MixedPrecisionHasRowsOfZero) {
+  FitQuestion question = small_question();
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  ASSERT_TRUE(question.set("mixed-precision", "bf16"));
+  const auto mixed = choose_method(question, 2);
+  ASSERT_TRUE(mixed) << mixed.error().to_string();
+  EXPECT_EQ(std::ranges::count(mixed->notes, kDeepSpeedsHalf), 1);
+  ASSERT_TRUE(question.set("mixed-precision", "none"));
+  ASSERT_TRUE(question.set("dtype", "bf16"));
+  const auto half = choose_method(question, 2);
+  ASSERT_TRUE(half);
+  EXPECT_EQ(std::ranges::count(half->notes, kDeepSpeedsHalf), 0);
+  for (const char* method : {"zero1:2", "zero2:2", "zero3:2", "ddp:2"}) {
+    const auto a = std::ranges::find(mixed->rows, method, &MethodRow::method);
+    const auto b = std::ranges::find(half->rows, method, &MethodRow::method);
+    ASSERT_TRUE(a != mixed->rows.end() && b != half->rows.end());
+    EXPECT_EQ(a->reason, "") << method;
+    EXPECT_EQ(a->peak_allocated == b->peak_allocated, method != std::string("ddp:2")) << method;
+  }
 }
 
 TEST(Methods, ADeviceWithoutBf16HasFp16) {
@@ -481,7 +610,7 @@ TEST(Methods, WhatIsGivenStays) {
   ASSERT_TRUE(question.set("method", "lora"));
   const auto chosen = choose_method(question, 2);
   ASSERT_TRUE(chosen);
-  ASSERT_EQ(chosen->rows.size(), 5U);
+  ASSERT_EQ(chosen->rows.size(), 6U);
   for (const MethodRow& row : chosen->rows) {
     EXPECT_TRUE(row.flags.starts_with("--method lora,")) << row.flags;
     EXPECT_EQ(row.flags.find("--checkpointing"), std::string::npos);
@@ -568,7 +697,7 @@ TEST(Methods, WhereTheHostsMemoryCannotBeUsedNothingIsSaidOfIt) {
   EXPECT_EQ(chosen->verdict(), Verdict::no);
   for (const MethodRow& row : chosen->rows) EXPECT_TRUE(row.offload.empty()) << row.flags;
   for (const std::string& note : chosen->notes) {
-    EXPECT_EQ(note.find("host"), std::string::npos) << note;
+    EXPECT_EQ(note.find("host's"), std::string::npos) << note;
   }
 }
 

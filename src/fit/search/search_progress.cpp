@@ -28,10 +28,19 @@ void SearchCount::add_done(bool is_predicted) {
   tell();
 }
 
+void SearchCount::add_beaten(int64_t settings) {
+  const std::lock_guard lock(mutex_);
+  state_.passed_over += settings;
+  state_.beaten += settings;
+  state_.done += settings;
+  tell();
+}
+
 void SearchCount::take(const SearchState& within, const SearchState& before) {
   const std::lock_guard lock(mutex_);
   state_.predicted = before.predicted + within.predicted;
   state_.passed_over = before.passed_over + within.passed_over;
+  state_.beaten = before.beaten + within.beaten;
   tell();
 }
 

@@ -14,6 +14,7 @@ struct SearchState {
   // Settings so far, in all parts.
   int64_t predicted = 0;    // step by step
   int64_t passed_over = 0;  // cannot be asked, or not worth it by what was counted
+  int64_t beaten = 0;       // of those, what cannot be faster than one that fits
 };
 
 // Called from one thread at a time.
@@ -31,6 +32,8 @@ class SearchCount {
   void add_setting(bool is_predicted);
   void add_done();
   void add_done(bool is_predicted);
+  // So many settings that need not be predicted.
+  void add_beaten(int64_t settings);
   // What a search within this one says: its settings come to those there were before it.
   void take(const SearchState& within, const SearchState& before);
   [[nodiscard]] SearchState state() const;

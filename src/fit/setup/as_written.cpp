@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "fit/fit.h"
+#include "fit/scenario/zero.h"
 #include "fit/setup/setup_file.h"
 
 namespace headroom::fit {
@@ -37,7 +38,8 @@ std::vector<std::string> differences(const FitQuestion& asked, const FitQuestion
 Result<std::optional<AsWritten>> as_written(const FitQuestion& asked, const FitQuestion& beside,
                                             const std::string& file) {
   HEADROOM_ASSIGN(FitQuestion question, question_as_written(beside, asked, file));
-  std::vector<std::string> instead = differences(asked, question);
+  std::vector<std::string> instead =
+      differences(as_deepspeed_runs(asked), as_deepspeed_runs(question));
   if (instead.empty()) return std::optional<AsWritten>();
   question.search = question.timeline = false;
   question.events.clear();

@@ -72,5 +72,17 @@ TEST_F(AsWrittenFile, IsNothingNewWhereItSaysAll) {
   EXPECT_TRUE(emitted.notes.empty());
 }
 
+// Mixed precision beside ZeRO is the type that DeepSpeed's file says.
+TEST_F(AsWrittenFile, SaysDeepSpeedsOwnMixedPrecision) {
+  for (const char* method : {"zero2:4", "zero3:4"}) {
+    const FitQuestion asked = question_of({{"method", method}, {"mixed-precision", "bf16"}});
+    for (const char* kind : {"deepspeed", "accelerate"}) {
+      const Emitted emitted = emit(kind, asked, asked);
+      EXPECT_FALSE(emitted.as_written) << kind << " says " << emitted.as_written->instead.front();
+      EXPECT_TRUE(emitted.notes.empty());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headroom::fit

@@ -14,6 +14,7 @@
 #include "engines/torchtitan.h"
 #include "engines/trainer.h"
 #include "fit/compile_words.h"
+#include "fit/scenario/zero.h"
 #include "fit/setup/torchtitan_file.h"
 #include "fit/stage3_flags.h"
 #include "fit/words.h"
@@ -588,7 +589,7 @@ Result<Emitted> emit_setup(const FitQuestion& question, const EmitRequest& reque
   HEADROOM_TRY(check_said(question, request.kind));
   if (request.kind == "torchtitan") return emit_torchtitan(question, request);
   Emitted emitted;
-  const TrainingSetup setup = setup_of(question, emitted.by_hand);
+  const TrainingSetup setup = setup_of(as_deepspeed_runs(question), emitted.by_hand);
   add_by_hand(question, request.kind, emitted.by_hand);
   emitted.kind = request.kind;
   emitted.file = request.file;

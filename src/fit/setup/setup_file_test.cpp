@@ -238,6 +238,17 @@ TEST_F(SetupFile, ZeroReadsBackFromBoth) {
   }
 }
 
+TEST_F(SetupFile, MixedPrecisionBesideZeroReadsBackAsDeepSpeedsType) {
+  for (const char* type : {"bf16", "fp16"}) {
+    const FitQuestion asked = question_of({{"method", "zero3:8"}, {"mixed-precision", type}});
+    for (const char* kind : {"accelerate", "deepspeed"}) {
+      const FitQuestion read = read_back(asked, kind);
+      EXPECT_EQ(read.mixed_precision, MixedPrecision::none) << kind;
+      EXPECT_EQ(setting_of(settings_of(read), "dtype"), type) << kind;
+    }
+  }
+}
+
 // With what only the third stage has, and what is on the CPU, on one GPU too.
 TEST_F(SetupFile, TheThirdStageReadsBack) {
   for (const char* offload : {"none", "optimizer", "parameters", "optimizer,parameters"}) {

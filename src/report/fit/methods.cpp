@@ -117,7 +117,8 @@ std::string batch_words(const MethodRow& row) {
 }
 
 // "7,212 settings: 214 predicted, 5,310 need more than the device has, ..."
-std::string searched_words(const fit::Searched& searched) {
+std::string searched_words(const MethodsAnswer& answer) {
+  const fit::Searched& searched = answer.searched;
   std::string words = with_commas(searched.settings) +
                       " settings: " + with_commas(searched.predicted) + " predicted";
   const auto add = [&](int64_t count, const char* what) {
@@ -125,7 +126,10 @@ std::string searched_words(const fit::Searched& searched) {
   };
   add(searched.too_large,
       " need more than the device has by weights, states and activations alone");
-  add(searched.beaten, " are beaten by what fits in their kernels' time and in room");
+  add(searched.beaten,
+      answer.is_selection
+          ? " are beaten by what fits in their kernels' time and in room"
+          : " are beaten by what fits, which takes no longer than their stages compute");
   add(searched.refused, " cannot be asked");
   return words;
 }
@@ -138,7 +142,7 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
     for (const MethodRow& row : answer.rows) {
       if (row.verdict != Verdict::yes) lines.push_back(row.flags + ": " + row.why);
     }
-    lines.push_back(searched_words(answer.searched));
+    lines.push_back(searched_words(answer));
   }
   std::map<std::string, std::string> refused;  // by reason, the methods
   for (const MethodRow& row : answer.rows) {
@@ -156,6 +160,9 @@ std::vector<std::string> remarks(const MethodsAnswer& answer) {
     lines.push_back("OOM: the probability of out of memory " + std::string(kOomBasis));
   }
   for (const std::string& note : answer.notes) lines.push_back("note: " + note);
+  // More than the rows: micro-batches and schedules of each.
+  const bool chose_within = answer.searched.settings > static_cast<int64_t>(answer.rows.size());
+  if (!answer.is_selection && chose_within) lines.push_back("searched: " + searched_words(answer));
   for (const std::string& words : answer.assumptions) lines.push_back("assumed: " + words);
   for (const std::string& words : answer.warnings) lines.push_back("warning: " + words);
   return lines;
