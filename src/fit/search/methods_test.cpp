@@ -69,7 +69,7 @@ TEST(Methods, SequencesAreSharedBesideEveryOtherDivision) {
 // Asked for, sequences are divided in every way with tensor parallelism; refused, in none.
 TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
   FitQuestion question = small_question();
-  question.model = "meta-llama/Llama-3.1-8B";
+  question.model = "meta-llama/Llama-3.2-1B";
   ASSERT_TRUE(question.set("checkpointing", "full"));
   ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
   const auto divided_rows = [&](const char* words) {
@@ -345,8 +345,8 @@ TEST(Methods, OfThoseThatFitTheFastestComesFirst) {
 // What is on the frontier is beaten by nothing; what is not, by something on it.
 TEST(Methods, TheFrontierIsOfSpeedAndRoom) {
   FitQuestion question = small_question();
-  question.model = "meta-llama/Llama-2-7b-hf";
-  const auto chosen = choose_method(question, 8);
+  question.model = "meta-llama/Llama-3.2-1B";
+  const auto chosen = choose_method(question, 4);
   ASSERT_TRUE(chosen);
   const auto beats = [](const MethodRow& a, const MethodRow& b) {
     const double faster = b.time->step_seconds.expected - a.time->step_seconds.expected;
