@@ -94,7 +94,13 @@ Result<void> read_pipeline(ShellArguments& in, const TorchtitanConfig& config,
   HEADROOM_ASSIGN(const auto words, in.words("parallelism.pipeline-parallel-schedule"));
   int64_t each = 0;  // layers of a part
   HEADROOM_TRY(in.take("parallelism.pipeline-parallel-layers-per-stage", each));
+  constexpr const char* kModules = "parallelism.module-fqns-per-model-part";
+  HEADROOM_ASSIGN(const auto modules, in.words(kModules));
   if (setup.stages == 1) return {};
+  if (modules) {
+    return not_modelled(in, kModules, *modules,
+                        "without the file, --method pp:N with --stage-layers is");
+  }
   if (config.ties_ends) {
     return not_modelled(in, "parallelism.pipeline-parallel-degree", std::to_string(setup.stages),
                         "torchtitan refuses it, too, of a model whose head is the embedding");

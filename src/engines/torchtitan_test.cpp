@@ -206,6 +206,9 @@ TEST(Torchtitan, OneRankMayBeAloneWithItsShare) {
 
 TEST(Torchtitan, WhatIsNotModelledIsNamed) {
   EXPECT_EQ(message_of(command("", "llama3_405b")), "--config llama3_405b is not modelled");
+  EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2 "
+                               "--parallelism.module_fqns_per_model_part x --loss.num_chunks 1")),
+            "--parallelism.module-fqns-per-model-part x is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.pipeline_parallel_degree 2")),
             "--loss.num-chunks 8 is not modelled");
   EXPECT_EQ(message_of(command("--parallelism.tensor_parallel_degree 2 "

@@ -501,7 +501,8 @@ Result<Begun> begin(const FitQuestion& question) {
 }  // namespace
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
-  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
+  HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
+  const auto machines = assume_machines(devices_of(question), question);
   HEADROOM_TRY(check_imbalance(question));
   HEADROOM_TRY(check_precision(question));
   HEADROOM_ASSIGN(const Begun begun, begin(question));
@@ -531,6 +532,7 @@ Result<FitAnswer> answer(const FitQuestion& asked) {
   answer.memory = figures_of(scenario, detail);
   HEADROOM_TRY(add_peak_interval(scenario, p.peak_allocated, answer));
   answer.assumptions = scenario.assumptions;
+  if (machines) answer.assumptions.push_back(*machines);
   HEADROOM_TRY(add_notes(question, scenario, p, timer.measured_device(), answer));
   if (p.cache_flushes > 0) {
     answer.warnings.push_back("the allocator has to empty its cache " +

@@ -16,7 +16,8 @@ CHANGES = {"num_hidden_layers": 6, "hidden_size": 1024, "intermediate_size": 281
 SMALL = "rtx-4090,memory=6GiB"
 WORDS = ["--device", SMALL, "--seq", "1024"]
 QUICK = [every_setting.Question("in a machine", WORDS, 4, 16),
-         every_setting.Question("slow network", [*WORDS, *every_setting.NETWORK], 4, 16)]
+         every_setting.Question("slow network", [*WORDS, *every_setting.NETWORK], 4, 16),
+         every_setting.Question("fewer sequences than GPUs", WORDS, 4, 2)]
 FULL = [every_setting.Question("any precision", [*WORDS, *every_setting.NETWORK], 4, 16, "any"),
         *every_setting.QUESTIONS]
 

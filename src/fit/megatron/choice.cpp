@@ -17,8 +17,7 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr int64_t kMachine = 8;  // GPUs of one, where nobody says
-constexpr const char* kLink = "ib-400g";
+constexpr int64_t kMachine = 8;     // GPUs of one, where nobody says
 constexpr size_t kMostTooFast = 4;  // rows of what is faster and does not fit
 constexpr std::string_view kFp8Changes =
     "fp8 changes what is trained: products read operands of eight bits, scaled by the largest "
@@ -27,21 +26,14 @@ constexpr std::string_view kFp8Changes =
 
 // A step's time needs to know how GPUs are joined.
 Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
-  FitQuestion& question = model.question;
-  if (gpus <= kMachine || question.given.contains("nodes")) return {};
-  if (gpus % kMachine != 0) {
-    return Error{ErrorCode::usage,
-                 std::to_string(gpus) + " GPUs are no whole number of machines of eight", "--gpus",
-                 "--nodes N --link ib-400g says how many machines there are"};
+  if (auto words = assume_machines(gpus, model.question)) {
+    model.assumptions.push_back(std::move(*words));
+    return {};
   }
-  HEADROOM_TRY(question.set("nodes", std::to_string(gpus / kMachine)));
-  std::string words = std::to_string(question.nodes) + " machines of eight";
-  if (question.link.empty()) {
-    question.link = kLink;
-    words += ", joined by " + question.link + " a GPU";
-  }
-  model.assumptions.push_back(words + ": nobody says (--nodes, --link)");
-  return {};
+  if (gpus <= kMachine || model.question.given.contains("nodes")) return {};
+  return Error{ErrorCode::usage,
+               std::to_string(gpus) + " GPUs are no whole number of machines of eight", "--gpus",
+               "--nodes N --link ib-400g says how many machines there are"};
 }
 
 // Of the stages that fit least the one that shows most of its device.

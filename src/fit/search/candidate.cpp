@@ -21,6 +21,7 @@ double least_seconds_of(const std::vector<StageFigures>& stages) {
 
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate) {
   MethodRow& row = candidate.row;
+  if (!row.reason.empty()) return;
   const auto refuse = [&](const Error& error) { row.reason = error.message; };
   auto scenario = vary(base, candidate.question);
   if (!scenario) return refuse(scenario.error());

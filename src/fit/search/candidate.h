@@ -31,8 +31,8 @@ struct Candidate {
 [[nodiscard]] double least_seconds_of(const std::vector<StageFigures>& stages);
 
 // Predicts each and fills its row in, but for its largest batch: on the fullest of its stages,
-// where it has some. What cannot be asked has the reason for it. `base` is any setting of the same
-// model and device.
+// where it has some. What cannot be asked has the reason for it; who has one is left alone. `base`
+// is any setting of the same model and device.
 void fill(const Scenario& base, const StepTimer& timer, Candidate& candidate);
 // On every core.
 void fill_all(const Scenario& base, const StepTimer& timer, std::vector<Candidate>& candidates,

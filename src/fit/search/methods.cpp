@@ -127,10 +127,25 @@ Result<void> accumulate_for_group(const FitQuestion& asked, Candidate& candidate
   const auto accumulated = checked_multiply(asked.grad_accum, group);
   if (group == 1 || !accumulated) return {};
   HEADROOM_TRY(question.set("grad-accum", std::to_string(*accumulated)));
-  if (!asked.global_batch) {
-    candidate.row.flags += " --grad-accum " + std::to_string(*accumulated);
-  }
+  candidate.row.flags += " --grad-accum " + std::to_string(*accumulated);
   return {};
+}
+
+// So many as the devices that have sequences of their own leave; the row says why, where they do
+// not come out even.
+Result<void> accumulate(const FitQuestion& asked, Candidate& candidate) {
+  if (!asked.global_batch) return accumulate_for_group(asked, candidate);
+  FitQuestion& question = candidate.question;
+  const auto accumulated = with_accumulation(question, data_ranks_of(question));
+  if (!accumulated) {
+    candidate.row.reason = accumulated.error().message;
+    return {};
+  }
+  if (data_ranks_of(question) == devices_of(question)) {
+    question.grad_accum = accumulated->grad_accum;
+    return {};
+  }
+  return question.set("grad-accum", std::to_string(accumulated->grad_accum));
 }
 
 // A way to run a step; what is empty the question says.
@@ -191,7 +206,7 @@ Result<Candidate> candidate_of(const FitQuestion& question, const Way& way) {
     HEADROOM_TRY(ask_in(*way.precision, candidate.question));
     row.flags += " " + way.precision->flags();
   }
-  HEADROOM_TRY(accumulate_for_group(question, candidate));
+  HEADROOM_TRY(accumulate(question, candidate));
   return candidate;
 }
 
@@ -403,7 +418,7 @@ Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& 
   });
   for (const Candidate& candidate : candidates) {
     const auto varied = vary(scenario, candidate.question);
-    if (!varied) continue;  // is refused, and so fits nowhere
+    if (!varied || !candidate.row.reason.empty()) continue;  // is refused, and so fits nowhere
     const auto prediction = predict(*varied, Figures::where_it_fits);
     count.add_setting(bool(prediction));
     if (prediction && prediction->verdict == Verdict::yes) return true;
@@ -413,7 +428,8 @@ Result<bool> fits_some_way(const Scenario& scenario, int64_t gpus, SearchCount& 
 
 Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
                                     const SearchProgress& progress) {
-  HEADROOM_ASSIGN(const FitQuestion question, with_accumulation(asked, gpus));
+  HEADROOM_ASSIGN(FitQuestion question, with_accumulation_of_a_search(asked, gpus));
+  const std::optional<std::string> machines = assume_machines(gpus, question);
   HEADROOM_TRY(cluster_of(question, gpus));
   HEADROOM_ASSIGN(const StepTimer timer, StepTimer::make(question.calibration));
   HEADROOM_ASSIGN(const Scenario scenario, resolve(question));
@@ -426,6 +442,7 @@ Result<MethodsAnswer> choose_method(const FitQuestion& asked, int64_t gpus,
   }
   HEADROOM_TRY(check_imbalance(question, answer.rows));
   HEADROOM_TRY(describe(scenario, timer, answer));
+  if (machines) answer.assumptions.push_back(*machines);
   answer.device = memory_of_device(scenario);
   answer.device.count = gpus;
   answer.grad_accum = question.grad_accum;

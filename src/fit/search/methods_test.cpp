@@ -402,6 +402,27 @@ TEST(Methods, AGlobalBatchIsAccumulated) {
 }
 
 // Where nobody says the micro-batch, each row has the fastest of all that divide its sequences.
+// Where not every GPU has a sequence of its own, ways that share them are left.
+TEST(Methods, FewerSequencesThanGpusAreShared) {
+  FitQuestion question = small_question();
+  question.model = "meta-llama/Llama-3.2-1B";
+  question.batch = 1;
+  ASSERT_TRUE(question.set("global-batch", "2"));
+  ASSERT_TRUE(question.set("checkpointing", "none"));
+  const auto chosen = choose_method(question, 4);
+  ASSERT_TRUE(chosen) << chosen.error().to_string();
+  EXPECT_EQ(chosen->verdict(), Verdict::yes);
+  for (const MethodRow& row : chosen->rows) {
+    const FitQuestion& asked = row.question;
+    const bool has_enough = data_ranks_of(asked) <= 2;
+    if (!has_enough) {
+      EXPECT_NE(row.reason.find("no multiple"), std::string::npos) << row.flags;
+    } else if (row.reason.empty()) {
+      EXPECT_EQ(row.batch * row.grad_accum * data_ranks_of(asked), 2) << row.flags;
+    }
+  }
+}
+
 TEST(Methods, AnOpenMicroBatchIsSearched) {
   FitQuestion question;
   question.model = "openai-community/gpt2-xl";

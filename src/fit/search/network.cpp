@@ -11,6 +11,8 @@ namespace headroom::fit {
 namespace {
 
 constexpr double kMostGigabits = 1e6;
+constexpr int64_t kMachine = 8;  // GPUs of one, where nobody says
+constexpr const char* kLink = "ib-400g";
 
 std::string counted(int64_t count, const char* what) {
   std::string words = std::to_string(count);
@@ -89,6 +91,26 @@ Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices) {
   }
   question.grad_accum = *question.global_batch / *at_once;
   return question;
+}
+
+Result<FitQuestion> with_accumulation_of_a_search(const FitQuestion& question, int64_t devices) {
+  auto of_each = with_accumulation(question, devices);
+  if (of_each) return of_each;
+  HEADROOM_ASSIGN(FitQuestion together, with_accumulation(question, 1));
+  together.grad_accum = 1;
+  return together;
+}
+
+std::optional<std::string> assume_machines(int64_t devices, FitQuestion& question) {
+  const bool is_said = question.nodes > 1 || question.given.contains("nodes");
+  if (devices <= kMachine || is_said || devices % kMachine != 0) return std::nullopt;
+  question.nodes = devices / kMachine;
+  std::string words = std::to_string(question.nodes) + " machines of eight";
+  if (question.link.empty()) {
+    question.link = kLink;
+    words += ", joined by " + question.link + " a GPU";
+  }
+  return words + ": nobody says (--nodes, --link)";
 }
 
 }  // namespace headroom::fit

@@ -1,6 +1,8 @@
 // What lies between the devices of a step: links within a machine, a network beyond it.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -24,5 +26,15 @@ Result<timing::Cluster> cluster_of(const FitQuestion& question, int64_t devices)
 // The question with --global-batch made --grad-accum, for so many devices. An Error where it does
 // not come out even, or where both were given.
 Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices);
+
+// The same for a search over ways to divide a step among so many, of which some give several
+// devices the same sequences: where not every device can have its own, one micro-batch, and each
+// way accumulates for itself.
+Result<FitQuestion> with_accumulation_of_a_search(const FitQuestion& question, int64_t devices);
+
+// Where nobody says how more GPUs than a machine has are joined: machines of eight on a network,
+// which is what the answer's words say; nothing where that is said, or does not come out even.
+// REQUIRES: the question is about so many devices, or a search over them.
+[[nodiscard]] std::optional<std::string> assume_machines(int64_t devices, FitQuestion& question);
 
 }  // namespace headroom::fit

@@ -35,8 +35,34 @@ TEST(Network, AGlobalBatchBecomesMicroBatches) {
   EXPECT_EQ(with_accumulation(question, 8)->grad_accum, 4);
   EXPECT_FALSE(with_accumulation(question, 5));
   EXPECT_FALSE(with_accumulation(question, 64));
+  EXPECT_EQ(with_accumulation_of_a_search(question, 8)->grad_accum, 4);
   ASSERT_TRUE(question.set("grad-accum", "4"));
   EXPECT_FALSE(with_accumulation(question, 8));
+  EXPECT_FALSE(with_accumulation_of_a_search(question, 8));
+}
+
+// Of devices that share sequences each way accumulates for itself.
+TEST(Network, ASearchMayHaveFewerSequencesThanDevices) {
+  FitQuestion question;
+  ASSERT_TRUE(question.set("global-batch", "4"));
+  EXPECT_EQ(with_accumulation_of_a_search(question, 8)->grad_accum, 1);
+  ASSERT_TRUE(question.set("batch", "3"));
+  EXPECT_FALSE(with_accumulation_of_a_search(question, 8));
+}
+
+TEST(Network, MachinesOfEightAreAssumedWhereNobodySays) {
+  FitQuestion question;
+  EXPECT_FALSE(assume_machines(8, question));
+  EXPECT_FALSE(assume_machines(12, question));
+  EXPECT_EQ(question.nodes, 1);
+  const auto words = assume_machines(32, question);
+  ASSERT_TRUE(words);
+  EXPECT_EQ(*words, "4 machines of eight, joined by ib-400g a GPU: nobody says (--nodes, --link)");
+  EXPECT_EQ(question.nodes, 4);
+  EXPECT_TRUE(cluster_of(question, 32));
+  FitQuestion said;
+  ASSERT_TRUE(said.set("nodes", "1"));
+  EXPECT_FALSE(assume_machines(32, said));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ Result<Found> least_of(const FitQuestion& asked, const device::Device& device, i
   std::optional<Error> refused;
   Found last;
   for (int64_t count = 1; count <= most; count *= 2) {
-    auto question = with_accumulation(asked, count);
+    auto question = with_accumulation_of_a_search(asked, count);
     if (!question) {
       if (!refused) refused = question.error();
       continue;

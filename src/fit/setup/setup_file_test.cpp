@@ -122,6 +122,7 @@ TEST_F(SetupFile, WhatTorchtitanHasNoWordsForIsSaidWithTheReason) {
         Case{"fsdp2:8", {"dtype", "fp16"}, "bf16 or float32", "--dtype bf16"},
         Case{"fsdp2:2,pp:2", {"loss", "chunked-head"}, "whole logits", "--loss hf"},
         Case{"fsdp2:2,pp:2", {"pipeline-schedule", "zero-bubble"}, "two parts or more", "vpp:2"},
+        Case{"fsdp2:2,pp:2", {"stage-layers", "15,17"}, "layers of each stage", "leave --stage"},
         // 40 layers, embedding and head
         Case{"fsdp2:2,pp:2,vpp:4", {}, "into 8 parts", "pp:2 with vpp:2, vpp:3, vpp:7, vpp:21"}}) {
     FitQuestion question = question_of({{"method", method.c_str()}});

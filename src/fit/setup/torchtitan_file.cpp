@@ -89,8 +89,7 @@ std::vector<std::string> by_hand(const FitQuestion& q) {
   if (q.given.contains("attention") && q.attention != Attention::sdpa) {
     flags.emplace_back("attention");
   }
-  for (const char* flag :
-       {"float8", "kernels", "optimizer-in-backward", "freeze", "stage-layers", "vocab"}) {
+  for (const char* flag : {"float8", "kernels", "optimizer-in-backward", "freeze", "vocab"}) {
     if (q.given.contains(flag)) flags.emplace_back(flag);
   }
   return flags;
@@ -139,6 +138,12 @@ std::optional<Unsaid> unsaid(const FitQuestion& q) {
     return Unsaid{
         "torchtitan recomputes nothing, whole layers, or all of them but every other product",
         "--checkpointing none, full or selective-every-2"};
+  }
+  if (!q.stage_layers.empty()) {
+    return Unsaid{
+        "torchtitan has no argument for the layers of each stage: a configuration of one's own "
+        "does (parallelism.module_fqns_per_model_part)",
+        "leave --stage-layers out"};
   }
   if (q.stages > 1 && !has_whole_logits(q.loss)) {
     return Unsaid{"beside a pipeline torchtitan's loss is of whole logits", "--loss hf"};
