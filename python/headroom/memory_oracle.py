@@ -139,7 +139,7 @@ def make_model(config, options, device):
             if options.schedule:
                 from headroom.pipeline_ranks import parts_of_rank
                 return parts_of_rank(lambda: kind.from_config(copy.deepcopy(config), **arguments),
-                                     options).to(device)
+                                     options, options.stage_layers).to(device)
             model = kind.from_config(config, **arguments)
     # no_init_weights leaves out all that follows construction, the tying of weights too.
     model.tie_weights()

@@ -122,12 +122,12 @@ def cut(model, layers, is_first, is_last):
     return Part()
 
 
-def parts_of_rank(make_model, options):
-    """The rank's parts, of a model each, since a stage's modules are its own."""
+def parts_of_rank(make_model, options, layers=()):
+    """The rank's parts, of a model each, since a stage's modules are its own; of so many layers, where that is said."""
     import torch
     models = [make_model() for _ in range(options.chunks)]
     parts = parts_of(models[0].config.get_text_config().num_hidden_layers, options.stages * options.chunks,
-                     options.stage_layers)
+                     layers)
     own = stages_of_rank(options.schedule, options.stages, options.stage, options.chunks)
     loss = models[0].loss_function
     vocabulary = models[0].config.get_text_config().vocab_size
