@@ -173,10 +173,10 @@ class Compared:
     def is_left_out(self, key):
         """By what the search says of itself: tensor parallel groups stay within a machine, sequences are shared beside
         replicas, tensor parallel ranks and stages where sharing them comes first, and fully_shard of one rank, which copies
-        what nobody else has, is what torchtitan makes of stages alone."""
+        what nobody else has, is no better than stages or tensor parallel ranks alone."""
         counts = {word.split(":")[0]: int(word.split(":")[1]) for word in key[0].split(",")}
         is_beside = "cp" in counts and len(counts.keys() & {"replicate", "tp", "pp"}) > 0
-        copies_alone = counts.get("fsdp2") == 1 and "cp" not in counts
+        copies_alone = counts.get("fsdp2") == 1 and "cp" not in counts and not {"tp", "pp"} <= counts.keys()
         return (copies_alone or counts.get("tp", 1) > self.question.gpus_of_a_machine()
                 or is_beside and "cp:" not in self.first["method"])
 

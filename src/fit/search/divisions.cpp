@@ -77,7 +77,8 @@ std::vector<std::string> sequence_divisions_among(int64_t gpus, int64_t most) {
       continue;
     }
     words.push_back("ddp:" + std::to_string(groups) + "," + tensor);
-    for (int64_t stages = 1; stages <= groups / 2; ++stages) {
+    // Of one share each, stages alone: torchtitan's fully_shard is there, too.
+    for (int64_t stages = 1; stages <= groups; ++stages) {
       if (groups % stages != 0) continue;
       words.push_back("fsdp2:" + std::to_string(groups / stages) + "," + tensor +
                       (stages > 1 ? ",pp:" + std::to_string(stages) : ""));

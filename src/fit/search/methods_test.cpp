@@ -43,11 +43,12 @@ TEST(Methods, TensorParallelGroupsStayWithinAMachine) {
 
 TEST(Methods, SequencesAreDividedWithinFullyShardAndItsStages) {
   EXPECT_EQ(sequence_divisions_among(16, 8),
-            (std::vector<std::string>{"ddp:2,tp:8", "fsdp2:2,tp:8", "ddp:4,tp:4", "fsdp2:4,tp:4",
-                                      "fsdp2:2,tp:4,pp:2", "ddp:8,tp:2", "fsdp2:8,tp:2",
-                                      "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4"}));
+            (std::vector<std::string>{
+                "ddp:2,tp:8", "fsdp2:2,tp:8", "fsdp2:1,tp:8,pp:2", "ddp:4,tp:4", "fsdp2:4,tp:4",
+                "fsdp2:2,tp:4,pp:2", "fsdp2:1,tp:4,pp:4", "ddp:8,tp:2", "fsdp2:8,tp:2",
+                "fsdp2:4,tp:2,pp:2", "fsdp2:2,tp:2,pp:4", "fsdp2:1,tp:2,pp:8"}));
   EXPECT_EQ(sequence_divisions_among(4, 8),
-            (std::vector<std::string>{"tp:4", "ddp:2,tp:2", "fsdp2:2,tp:2"}));
+            (std::vector<std::string>{"tp:4", "ddp:2,tp:2", "fsdp2:2,tp:2", "fsdp2:1,tp:2,pp:2"}));
 }
 
 TEST(Methods, SequencesAreSharedAmongSomeOrAll) {
@@ -88,8 +89,9 @@ TEST(Methods, WhoSaysWhetherSequencesAreDividedIsHeard) {
   };
   const auto [plain, divided] = divided_rows("");
   EXPECT_EQ(plain, 5);
-  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, fsdp2:2,tp:2,pp:2, ddp:2,tp:4, ddp:4,tp:2
-  EXPECT_EQ(divided, 6);
+  // tp:8, fsdp2:2,tp:4, fsdp2:4,tp:2, ddp:2,tp:4, ddp:4,tp:2; with stages fsdp2:2,tp:2,pp:2,
+  // fsdp2:1,tp:4,pp:2, fsdp2:1,tp:2,pp:4
+  EXPECT_EQ(divided, 8);
   EXPECT_EQ(divided_rows("true"), std::pair(int64_t{0}, divided));
   EXPECT_EQ(divided_rows("false"), std::pair(plain, int64_t{0}));
 }
@@ -100,6 +102,7 @@ TEST(Methods, TensorParallelismIsAmongThem) {
   question.model = "meta-llama/Llama-3.1-8B";
   ASSERT_TRUE(question.set("checkpointing", "full"));
   ASSERT_TRUE(question.set("pipeline-schedule", "1f1b"));
+  ASSERT_TRUE(question.set("nodes", "1"));  // where nobody says, 16 are in two machines
   const auto chosen = choose_method(question, 16);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
   const auto row_of = [&](const std::string& flags) {
@@ -396,7 +399,12 @@ TEST(Methods, AGlobalBatchIsAccumulated) {
   const auto chosen = choose_method(question, 4);
   ASSERT_TRUE(chosen) << chosen.error().to_string();
   EXPECT_EQ(chosen->grad_accum, 3);
-  const auto refused = choose_method(question, 5);
+  // Of five no way has sequences of its own for each, and GPT-2 can be shared no other way.
+  const auto uneven = choose_method(question, 5);
+  ASSERT_TRUE(uneven) << uneven.error().to_string();
+  for (const MethodRow& row : uneven->rows) EXPECT_FALSE(row.reason.empty()) << row.flags;
+  ASSERT_TRUE(question.set("batch", "5"));
+  const auto refused = choose_method(question, 4);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::usage);
 }
