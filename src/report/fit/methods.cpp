@@ -91,6 +91,15 @@ std::string time_words(const MethodRow& row) {
   return (row.on_frontier ? "*" : "") + seconds_words(row.time->step_seconds.expected);
 }
 
+// What the device shows is no measure of the room where the cache takes all there is.
+std::string room_words(const MethodRow& row) {
+  if (row.room.low > fit::kLeastSegment) {
+    return " with " + format_bytes(row.room.expected) + " of room";
+  }
+  return ", " + format_bytes(row.peak_allocated) +
+         " in use at the peak and the rest cache that can be given back";
+}
+
 std::string sentence(const MethodsAnswer& answer) {
   const std::vector<const MethodRow*> rows = asked(answer);
   if (rows.empty()) return "no way to divide " + answer.model + " can be predicted";
@@ -100,7 +109,7 @@ std::string sentence(const MethodsAnswer& answer) {
   switch (first.verdict) {
     case Verdict::yes:
       return step_words(answer) + " fits " + devices_words(answer) + " by " + way_words(first) +
-             " with " + room + " of room" + fastest_words(first);
+             room_words(first) + fastest_words(first);
     case Verdict::at_risk:
       return step_words(answer) + " may fit " + devices_words(answer) + " by " + way_words(first);
     case Verdict::no:
