@@ -108,9 +108,9 @@ Result<void> apply_setup(const Words& words, const fit::SetupFlags& setup,
 }
 
 // The question of one setting as it was answered: the model's own configuration may say the type.
-Result<fit::FitQuestion> as_answered(const fit::FitQuestion& question, int64_t ranks,
+Result<fit::FitQuestion> as_answered(fit::FitQuestion answered, int64_t devices,
                                      const std::string& dtype) {
-  HEADROOM_ASSIGN(fit::FitQuestion answered, fit::with_accumulation(question, ranks));
+  fit::assume_machines(devices, answered);
   fit::FitQuestion typed;  // so that nobody is said to have given it
   if (!dtype.empty()) HEADROOM_TRY(typed.set("dtype", dtype));
   answered.dtype = typed.dtype;
@@ -143,7 +143,9 @@ fit::FitQuestion beside_file(const fit::FitQuestion& given, const fit::FitQuesti
 // none can, to be told why.
 Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
                          const fit::EmitRequest& request, fit::MethodsAnswer& answer) {
-  HEADROOM_ASSIGN(const fit::FitQuestion plain, as_answered(question, gpus, answer.dtype));
+  HEADROOM_ASSIGN(fit::FitQuestion searched, fit::with_accumulation_of_a_search(question, gpus));
+  HEADROOM_ASSIGN(const fit::FitQuestion plain,
+                  as_answered(std::move(searched), gpus, answer.dtype));
   std::optional<fit::FitQuestion> chosen;
   std::string why;  // of the first none can be written
   for (const fit::MethodRow& row : answer.rows) {
@@ -174,8 +176,10 @@ Result<void> emit_choice(const fit::FitQuestion& question, int64_t gpus,
 Result<void> emit_answered(const fit::FitQuestion& question, const Emits& emits,
                            fit::FitAnswer& answer) {
   if (emits.empty()) return {};
+  HEADROOM_ASSIGN(fit::FitQuestion accumulated,
+                  fit::with_accumulation(question, fit::data_ranks_of(question)));
   HEADROOM_ASSIGN(const fit::FitQuestion answered,
-                  as_answered(question, fit::data_ranks_of(question),
+                  as_answered(std::move(accumulated), fit::devices_of(question),
                               fit::setting_of(answer.settings, "dtype")));
   for (const fit::EmitRequest& request : emits) {
     HEADROOM_TRY(fit::check_said(answered, request.kind));

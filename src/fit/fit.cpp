@@ -502,7 +502,9 @@ Result<Begun> begin(const FitQuestion& question) {
 
 Result<FitAnswer> answer(const FitQuestion& asked) {
   HEADROOM_ASSIGN(FitQuestion question, with_accumulation(asked, data_ranks_of(asked)));
-  const auto machines = assume_machines(devices_of(question), question);
+  // What a file of Megatron-LM's gives torchrun may say otherwise.
+  const auto machines =
+      question.megatron ? std::nullopt : assume_machines(devices_of(question), question);
   HEADROOM_TRY(check_imbalance(question));
   HEADROOM_TRY(check_precision(question));
   HEADROOM_ASSIGN(const Begun begun, begin(question));

@@ -38,7 +38,8 @@ Tensor sequence_gather(Eager& e, const Tensor& part, const Tensor& buffer, int64
 Tensor sequence_scatter(Eager& e, const Tensor& whole, int64_t ranks);
 
 // TopKRouter over rows [n, h] and weight [experts, h]: each row's weights of its `choices` best
-// experts, among those of all, [n, experts]. Losses that balance the load are not counted.
+// experts, among those of all, [n, experts]; `drops`: experts have a capacity, and what they have
+// no room for is masked. Losses that balance the load are not counted.
 Tensor expert_router(Eager& e, const Tensor& rows, const Tensor& weight, int64_t choices,
                      bool drops);
 

@@ -27,13 +27,17 @@ std::vector<ModelPart> model_parts(std::span<const int64_t> layers) {
   return all;
 }
 
+int64_t part_of(int64_t ranks, int64_t rank, int64_t chunk, bool is_mirrored) {
+  if (is_mirrored && chunk == 1) return 2 * ranks - 1 - rank;
+  return chunk * ranks + rank;
+}
+
 std::vector<ModelPart> parts_of_rank(const std::vector<ModelPart>& all, int64_t ranks, int64_t rank,
                                      bool is_mirrored) {
-  const auto first = static_cast<size_t>(rank);
-  if (is_mirrored) return {all[first], all[all.size() - 1 - first]};
+  const int64_t chunks = static_cast<int64_t>(all.size()) / ranks;
   std::vector<ModelPart> own;
-  for (size_t i = first; i < all.size(); i += static_cast<size_t>(ranks)) {
-    own.push_back(all[i]);
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    own.push_back(all[static_cast<size_t>(part_of(ranks, rank, chunk, is_mirrored))]);
   }
   return own;
 }

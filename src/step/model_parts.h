@@ -21,8 +21,10 @@ namespace headroom::step {
 // Of so many layers each. REQUIRES: there is a part.
 [[nodiscard]] std::vector<model::ModelPart> model_parts(std::span<const int64_t> layers);
 
-// Those that a rank has: every so many from its own on; of a mirrored pipeline's two a rank, one as
-// far from the end as its own from the beginning. REQUIRES: those are two a rank.
+// Which of the parts is a rank's chunk: those that lie so many apart from its own on; of a mirrored
+// pipeline's two a rank, the second one as far from the end as the first from the beginning.
+[[nodiscard]] int64_t part_of(int64_t ranks, int64_t rank, int64_t chunk, bool is_mirrored);
+// Those that a rank has. REQUIRES: of a mirrored pipeline's, two a rank.
 [[nodiscard]] std::vector<model::ModelPart> parts_of_rank(const std::vector<model::ModelPart>& all,
                                                           int64_t ranks, int64_t rank,
                                                           bool is_mirrored = false);

@@ -17,23 +17,23 @@ namespace headroom::fit {
 
 namespace {
 
-constexpr int64_t kMachine = 8;     // GPUs of one, where nobody says
 constexpr size_t kMostTooFast = 4;  // rows of what is faster and does not fit
 constexpr std::string_view kFp8Changes =
     "fp8 changes what is trained: products read operands of eight bits, scaled by the largest "
     "values of steps before (--fp8-format hybrid, delayed scaling); weights, gradients and states "
     "keep their types, and each weight is kept in FP8 besides";
 
-// A step's time needs to know how GPUs are joined.
+// Its tensor and expert parallel ranks stay within machines, which so are to come out even.
 Result<void> assume_machines(int64_t gpus, MegatronModel& model) {
-  if (auto words = assume_machines(gpus, model.question)) {
-    model.assumptions.push_back(std::move(*words));
-    return {};
+  const bool is_said = model.question.given.contains("nodes");
+  if (!is_said && gpus > kMachine && gpus % kMachine != 0) {
+    return Error{ErrorCode::usage,
+                 std::to_string(gpus) + " GPUs are no whole number of machines of eight", "--gpus",
+                 "--nodes N --link ib-400g says how many machines there are"};
   }
-  if (gpus <= kMachine || model.question.given.contains("nodes")) return {};
-  return Error{ErrorCode::usage,
-               std::to_string(gpus) + " GPUs are no whole number of machines of eight", "--gpus",
-               "--nodes N --link ib-400g says how many machines there are"};
+  auto words = assume_machines(gpus, model.question);
+  if (words) model.assumptions.push_back(std::move(*words));
+  return {};
 }
 
 // Of the stages that fit least the one that shows most of its device.

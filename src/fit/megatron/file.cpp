@@ -22,7 +22,7 @@ void spread(const FitQuestion& question, MegatronArguments& to) {
   const int64_t world = question.ranks;
   int64_t nodes = to.nodes.value_or(1);
   if (to.ranks_per_node && world % *to.ranks_per_node == 0) nodes = world / *to.ranks_per_node;
-  if (question.given.contains("nodes")) nodes = question.nodes;
+  if (question.nodes > 1 || question.given.contains("nodes")) nodes = question.nodes;
   if (world % nodes != 0) nodes = 1;
   to.nodes = nodes;
   to.ranks_per_node = world / nodes;

@@ -356,6 +356,10 @@ TEST_F(MegatronSearchTest, MachinesAreAssumedAndSaid) {
   ASSERT_EQ(model->assumptions.size(), 1U);
   EXPECT_NE(model->assumptions[0].find("2 machines of eight, joined by ib-400g"),
             std::string::npos);
+  const std::string file = ::testing::TempDir() + "machines.sh";
+  const auto emitted = emit_setting(*model, {.data = 16}, {.kind = "megatron", .file = file});
+  ASSERT_TRUE(emitted) << emitted.error().to_string();
+  EXPECT_TRUE(emitted->command.starts_with("srun --nodes 2 ")) << emitted->command;
   EXPECT_FALSE(megatron_model(question_of(space), 12));
   space.nodes = 4;
   EXPECT_TRUE(megatron_model(question_of(space), 12)->assumptions.empty());

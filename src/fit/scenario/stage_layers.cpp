@@ -46,10 +46,8 @@ Result<void> check_said(const std::vector<int64_t>& said, int64_t layers, int64_
   return {};
 }
 
-// The part of the model that a stage has as its first chunk, second chunk and so on.
-int64_t part_of(int64_t stage, int64_t chunk, const FitQuestion& q) {
-  if (step::is_mirrored(q.schedule) && chunk == 1) return 2 * q.stages - 1 - stage;
-  return chunk * q.stages + stage;
+size_t part_of(int64_t stage, int64_t chunk, const FitQuestion& q) {
+  return static_cast<size_t>(step::part_of(q.stages, stage, chunk, step::is_mirrored(q.schedule)));
 }
 
 }  // namespace
@@ -78,8 +76,7 @@ std::vector<std::vector<int64_t>> by_stage(const std::vector<int64_t>& by_part,
   std::vector<std::vector<int64_t>> stages(static_cast<size_t>(question.stages));
   for (int64_t stage = 0; stage < question.stages; ++stage) {
     for (int64_t chunk = 0; chunk < parts_of_stage(question); ++chunk) {
-      stages[static_cast<size_t>(stage)].push_back(
-          by_part[static_cast<size_t>(part_of(stage, chunk, question))]);
+      stages[static_cast<size_t>(stage)].push_back(by_part[part_of(stage, chunk, question)]);
     }
   }
   return stages;
@@ -90,9 +87,8 @@ std::vector<int64_t> by_part(const std::vector<std::vector<int64_t>>& by_stage,
   std::vector<int64_t> parts(by_stage.size() * by_stage.front().size());
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     for (size_t chunk = 0; chunk < by_stage[stage].size(); ++chunk) {
-      const int64_t part =
-          part_of(static_cast<int64_t>(stage), static_cast<int64_t>(chunk), question);
-      parts[static_cast<size_t>(part)] = by_stage[stage][chunk];
+      parts[part_of(static_cast<int64_t>(stage), static_cast<int64_t>(chunk), question)] =
+          by_stage[stage][chunk];
     }
   }
   return parts;

@@ -98,7 +98,6 @@ void take_prediction(const Scenario& scenario, const DetailedPrediction& detail,
 }
 
 void name_stage(int64_t stage, int64_t stages, MethodRow& row) {
-  row.stages = stages;
   row.stage = stage;
   if (stages < 2 || row.why.empty()) return;
   const std::string place = "stage " + std::to_string(stage);

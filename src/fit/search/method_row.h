@@ -27,8 +27,7 @@ struct MethodRow {
   std::string reason;  // why it cannot be asked of this model; all below is empty then
   int64_t batch = 1;   // sequences in a micro-batch
   int64_t grad_accum = 1;
-  int64_t stages = 1;  // of the pipeline, of which the figures are those of `stage`
-  int64_t stage = 0;
+  int64_t stage = 0;  // of a pipeline, whose figures they are
   Verdict verdict = Verdict::no;
   Bytes peak_allocated;
   Bytes peak_reserved;

@@ -317,7 +317,7 @@ TEST(Methods, AStepOverTimePeaksAsItsRow) {
   ASSERT_TRUE(scenario);
   std::set<int64_t> stages;
   for (const MethodRow& row : chosen->rows) {
-    if (row.stages == 1) continue;
+    if (row.question.stages == 1) continue;
     stages.insert(row.stage);
     const auto step = step_over_time(*scenario, row);
     ASSERT_TRUE(step) << step.error().to_string();

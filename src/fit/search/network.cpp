@@ -11,7 +11,6 @@ namespace headroom::fit {
 namespace {
 
 constexpr double kMostGigabits = 1e6;
-constexpr int64_t kMachine = 8;  // GPUs of one, where nobody says
 constexpr const char* kLink = "ib-400g";
 
 std::string counted(int64_t count, const char* what) {
@@ -103,14 +102,18 @@ Result<FitQuestion> with_accumulation_of_a_search(const FitQuestion& question, i
 
 std::optional<std::string> assume_machines(int64_t devices, FitQuestion& question) {
   const bool is_said = question.nodes > 1 || question.given.contains("nodes");
-  if (devices <= kMachine || is_said || devices % kMachine != 0) return std::nullopt;
+  if (devices <= kMachine || is_said) return std::nullopt;
+  constexpr const char* kNobodySays = ": nobody says (--nodes, --link)";
+  if (devices % kMachine != 0) {
+    return counted(devices, " GPUs are in one machine") + kNobodySays;
+  }
   question.nodes = devices / kMachine;
-  std::string words = std::to_string(question.nodes) + " machines of eight";
+  std::string words = counted(question.nodes, " machines of eight");
   if (question.link.empty()) {
     question.link = kLink;
     words += ", joined by " + question.link + " a GPU";
   }
-  return words + ": nobody says (--nodes, --link)";
+  return words + kNobodySays;
 }
 
 }  // namespace headroom::fit

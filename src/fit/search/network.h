@@ -32,9 +32,12 @@ Result<FitQuestion> with_accumulation(FitQuestion question, int64_t devices);
 // way accumulates for itself.
 Result<FitQuestion> with_accumulation_of_a_search(const FitQuestion& question, int64_t devices);
 
-// Where nobody says how more GPUs than a machine has are joined: machines of eight on a network,
-// which is what the answer's words say; nothing where that is said, or does not come out even.
-// REQUIRES: the question is about so many devices, or a search over them.
-[[nodiscard]] std::optional<std::string> assume_machines(int64_t devices, FitQuestion& question);
+// GPUs of a machine, where nobody says.
+inline constexpr int64_t kMachine = 8;
+
+// Where nobody says how more GPUs than a machine has are joined: machines of eight on a network, or
+// one machine where they are no whole number of those. What is assumed, in words; nothing where
+// nothing is. REQUIRES: the question is about so many devices, or a search over them.
+std::optional<std::string> assume_machines(int64_t devices, FitQuestion& question);
 
 }  // namespace headroom::fit

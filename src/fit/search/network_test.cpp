@@ -53,7 +53,8 @@ TEST(Network, ASearchMayHaveFewerSequencesThanDevices) {
 TEST(Network, MachinesOfEightAreAssumedWhereNobodySays) {
   FitQuestion question;
   EXPECT_FALSE(assume_machines(8, question));
-  EXPECT_FALSE(assume_machines(12, question));
+  EXPECT_EQ(assume_machines(12, question),
+            "12 GPUs are in one machine: nobody says (--nodes, --link)");
   EXPECT_EQ(question.nodes, 1);
   const auto words = assume_machines(32, question);
   ASSERT_TRUE(words);

@@ -86,11 +86,9 @@ class TorchPipeline : public PipelineSettings {
   }
 
   [[nodiscard]] std::string layers_how(const StageLayers& layers) const override {
-    std::string numbers;
-    for (const int64_t part : by_part(layers, scenario_.question)) {
-      numbers += (numbers.empty() ? "" : ",") + std::to_string(part);
-    }
-    return "ask again with --stage-layers " + numbers +
+    FitQuestion moved = scenario_.question;
+    set_layers(layers, moved);
+    return "ask again with --stage-layers " + setting_of(settings_of(moved), "stage-layers") +
            "; cut the model so: in torchtitan, parallelism.module_fqns_per_model_part names each "
            "part's modules";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "fit/stages.h"
 #include "report/fit/json.h"
 #include "report/fit/step_section.h"
 #include "report/fit/words.h"
@@ -231,7 +232,7 @@ Json row_json(const MethodRow& row) {
                                  .set("reserved", name_of(row.reserved_provenance))
                                  .set("device_used", name_of(row.device_used_provenance))
                                  .set("sent", name_of(Provenance::counted)));
-  if (row.stages > 1) json.set("stage", row.stage);
+  if (fit::stage_count(row.question) > 1) json.set("stage", row.stage);
   if (row.divides_sequences) json.set("sequence_parallel", true);
   if (!row.schedule.empty()) json.set("pipeline_schedule", row.schedule);
   if (row.host) json.set("host_bytes", host_json(*row.host));
@@ -380,8 +381,9 @@ Html legend_of(const std::vector<LimitBar>& bars) {
 
 // "on a device of stage 0 of 2, which needs most": what a row's figures are of.
 std::string device_of(const MethodRow& row) {
-  if (row.stages < 2) return "on a device that needs most";
-  return "on a device of stage " + std::to_string(row.stage) + " of " + std::to_string(row.stages) +
+  const int64_t stages = fit::stage_count(row.question);
+  if (stages < 2) return "on a device that needs most";
+  return "on a device of stage " + std::to_string(row.stage) + " of " + std::to_string(stages) +
          ", which needs most";
 }
 

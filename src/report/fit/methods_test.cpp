@@ -19,7 +19,7 @@ fit::MethodsAnswer sample_search() {
   fit::MethodRow row;
   row.flags = "--method fsdp2:4,pp:2";
   row.verdict = fit::Verdict::yes;
-  row.stages = 2;
+  row.question.stages = 2;
   row.stage = 1;
   row.peak_allocated = sample.memory.peak_allocated;
   row.breakdown = sample.memory.breakdown;
@@ -44,7 +44,7 @@ TEST(MethodsPage, TheStepOfTheFirstRowSaysWhoseItIs) {
   };
   EXPECT_TRUE(says(step, "fsdp2:4,<wbr>pp:2")) << step.substr(0, 300);
   EXPECT_TRUE(says(step, "The one to begin with, on a device of stage 1 of 2"));
-  answer.rows.front().stages = 1;
+  answer.rows.front().question.stages = 1;
   answer.rows.front().verdict = fit::Verdict::no;
   const std::string alone = methods_sections(answer)[1].body.markup();
   EXPECT_FALSE(says(alone, "of stage"));
@@ -58,7 +58,7 @@ TEST(MethodsJson, HasTheTimelineWhereThereIsOneAndWhichStageARowIsOf) {
   EXPECT_NE(methods_json(answer).dump().find("\"timeline\":{"), std::string::npos);
   EXPECT_NE(methods_json(answer).dump().find("\"stage\":1"), std::string::npos);
   answer.first_step.reset();
-  answer.rows.front().stages = 1;
+  answer.rows.front().question.stages = 1;
   EXPECT_EQ(methods_json(answer).dump().find("\"timeline\""), std::string::npos);
   EXPECT_EQ(methods_json(answer).dump().find("\"stage\""), std::string::npos);
 }
